@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Borrowed, strided views of q, k, v and out, and where each sequence lies inside them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace routerelay {
+
+enum class DType : uint8_t { kF32, kBF16, kF16 };
+
+constexpr int64_t dtype_bytes(DType dtype) {
+  return dtype == DType::kF32 ? 4 : 2;
+}
+constexpr const char* dtype_name(DType dtype) {
+  return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16";
+}
+
+// [tokens, heads, head_dim], any strides (in elements) whose last is 1. Borrows, never owns.
+template <class Byte>
+struct BasicTensor {
+  Byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t tokens = 0;
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  int64_t token_stride = 0;  // elements from one token to the next
+  int64_t head_stride = 0;   // elements from one head to the next
+
+  // Address of element 0 of (token, head). 64-bit throughout: offsets pass 2^31 at long contexts.
+  Byte* at(int64_t token, int64_t head) const {
+    return data + (token * token_stride + head * head_stride) * dtype_bytes(dtype);
+  }
+};
+using Tensor = BasicTensor<const std::byte>;
+using MutableTensor = BasicTensor<std::byte>;
+
+// A contiguous [tokens, heads, head_dim] view.
+inline Tensor contiguous(const void* data, DType dtype, int64_t tokens, int64_t heads, int64_t head_dim) {
+  return {static_cast<const std::byte*>(data), dtype, tokens, heads, head_dim, heads * head_dim, head_dim};
+}
+inline MutableTensor contiguous(void* data, DType dtype, int64_t tokens, int64_t heads, int64_t head_dim) {
+  return {static_cast<std::byte*>(data), dtype, tokens, heads, head_dim, heads * head_dim, head_dim};
+}
+
+// One sequence of a ragged batch. Query i (of q_len) sits at position q_offset + i and sees the keys
+// j <= q_offset + i, j < k_len. An offset of k_len or more shows every key to every query.
+struct Sequence {
+  int64_t q_begin = 0;  // first query token in q and out
+  int64_t q_len = 0;
+  int64_t k_begin = 0;  // first key token in k and v
+  int64_t k_len = 0;
+  int64_t q_offset = 0;  // position of query 0; a chunk at the end of its cache has k_len - q_len
+};
+
+}  // namespace routerelay

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec.h"
+
+#include <cstdlib>
+
+namespace routerelay {
+
+void Workspace::Free::operator()(std::byte* p) const {
+  std::free(p);
+}
+
+std::byte* Workspace::grow(Buffer& buffer, int64_t bytes) {
+  if (bytes > buffer.bytes || !buffer.data) {
+    const size_t rounded = (static_cast<size_t>(bytes < 64 ? 64 : bytes) + 63) / 64 * 64;
+    buffer.data.reset();  // freed first: old and new need not fit side by side
+    buffer.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+    buffer.bytes = buffer.data ? static_cast<int64_t>(rounded) : 0;
+  }
+  return buffer.data.get();
+}
+
+bool Workspace::reserve_threads(int threads, int64_t bytes_each) {
+  if (threads_.size() < static_cast<size_t>(threads)) threads_.resize(static_cast<size_t>(threads));
+  for (int i = 0; i < threads; ++i)
+    if (!grow(threads_[static_cast<size_t>(i)], bytes_each)) return false;
+  return true;
+}
+
+int64_t Workspace::bytes() const {
+  int64_t total = shared_.bytes;
+  for (const Buffer& b : threads_) total += b.bytes;
+  return total;
+}
+
+Status Exec::for_each(int64_t n, const std::function<void(int, int64_t)>& fn) {
+  std::atomic<bool> stopped{false};
+  RR_TRY(pool.run(n, [&](int thread, int64_t i) {
+    if (stopped.load(std::memory_order_relaxed)) return;
+    // The callback belongs to the caller and need not be thread-safe: only the calling thread asks.
+    if (thread == 0 && abort && abort()) {
+      stopped.store(true, std::memory_order_relaxed);
+      return;
+    }
+    fn(thread, i);
+  }));
+  if (stopped.load()) return {Code::kAborted, "layer: stopped by the caller's abort callback"};
+  return {};
+}
+
+}  // namespace routerelay

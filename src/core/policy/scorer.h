@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a router offers to relay and route: scores of chosen blocks for one row and the heads of one KV group.
+// The rules above it (core/policy) are shared by every back end; only the arithmetic below it differs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/rows.h"
+#include "routerelay/options.hpp"
+
+namespace routerelay {
+
+// The blocks of one query head to score. `ids` ascend and are visible to the row; they hold every forced
+// block or not, as the caller likes.
+struct ScoreRequest {
+  int q_head = 0;
+  std::span<const int32_t> ids;
+  float* score = nullptr;   // [ids.size()] f32, written
+  float* rescue = nullptr;  // [ids.size()] f32, ball only: the second score; may be null
+};
+
+// centroid, box, ball: raw scores in natural-log units; the score of a pair depends on that pair alone, bit
+// for bit. sub, sampled, antidiag: probabilities that sum to 1 over the scored blocks (softmax over their
+// visible keys only).
+constexpr bool is_softmax(Router router) {
+  return router == Router::kSub || router == Router::kSampled || router == Router::kAntidiag;
+}
+
+class RowScorer {
+ public:
+  virtual ~RowScorer() = default;
+  // Scores each request for rows.rows[row]; all requests belong to heads of KV head `kv_head`. Called from
+  // several threads at once, with the pool's thread index. NaN and inf in q or k may give any score, but
+  // never a crash.
+  virtual void score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) = 0;
+};
+
+}  // namespace routerelay

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace routerelay {
+namespace {
+
+constexpr std::array<int64_t, 5> kHeadDims = {64, 80, 96, 128, 256};
+// Tokens and heads above this are a mistake, and offsets in bytes still fit 63 bits below it.
+constexpr int64_t kMaxTokens = int64_t{1} << 32;
+constexpr int64_t kMaxHeads = 1 << 16;
+
+template <class... T>
+Status bad(fmt::format_string<T...> text, T&&... args) {
+  return {Code::kInvalidArgument, "layer: " + fmt::format(text, std::forward<T>(args)...)};
+}
+
+template <class Byte>
+Status check_tensor(const char* name, const BasicTensor<Byte>& t) {
+  if (t.dtype > DType::kF16)
+    return bad("{}.dtype is {}; legal: f32, bf16, f16", name, static_cast<int>(t.dtype));
+  if (t.tokens < 0 || t.tokens > kMaxTokens)
+    return bad("{}.tokens is {}; legal: 0 to {}", name, t.tokens, kMaxTokens);
+  if (t.heads < 1 || t.heads > kMaxHeads)
+    return bad("{}.heads is {}; legal: 1 to {}", name, t.heads, kMaxHeads);
+  if (std::find(kHeadDims.begin(), kHeadDims.end(), t.head_dim) == kHeadDims.end())
+    return bad("{}.head_dim is {}; legal: {}; pad the heads", name, t.head_dim, fmt::join(kHeadDims, ", "));
+  if (t.tokens > 0 && t.data == nullptr) return bad("{}.data is null with {} tokens", name, t.tokens);
+  const auto address = reinterpret_cast<uintptr_t>(t.data);
+  if (address % static_cast<uintptr_t>(dtype_bytes(t.dtype)) != 0)
+    return bad("{}.data is not aligned to its {} elements", name, dtype_name(t.dtype));
+  constexpr int64_t kMaxStride = int64_t{1} << 40;
+  if (t.head_stride < 0 || t.head_stride > kMaxStride || t.token_stride < 0 || t.token_stride > kMaxStride)
+    return bad("{} strides are {} (token) and {} (head); legal: 0 to 2^40 elements", name, t.token_stride,
+               t.head_stride);
+  return {};
+}
+
+// First and last byte that a view touches.
+struct Range {
+  uintptr_t begin = 0, end = 0;
+};
+template <class Byte>
+Range range_of(const BasicTensor<Byte>& t) {
+  if (t.tokens == 0) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(t.data);
+  const auto last = t.at(t.tokens - 1, t.heads - 1);
+  return {begin,
+          reinterpret_cast<uintptr_t>(last) + static_cast<uintptr_t>(t.head_dim * dtype_bytes(t.dtype))};
+}
+bool overlap(Range a, Range b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+Status check_out(const LayerArgs& a) {
+  const MutableTensor& o = a.out;
+  if (o.tokens != a.q.tokens || o.heads != a.q.heads || o.head_dim != a.q.head_dim)
+    return bad("out is [{}, {}, {}]; must be q's [{}, {}, {}]", o.tokens, o.heads, o.head_dim, a.q.tokens,
+               a.q.heads, a.q.head_dim);
+  // Output rows must not share memory: two threads would write it.
+  const int64_t inner = std::min(o.token_stride, o.head_stride),
+                outer = std::max(o.token_stride, o.head_stride);
+  const bool token_inside = o.token_stride <= o.head_stride;
+  const int64_t inner_count = token_inside ? o.tokens : o.heads,
+                outer_count = token_inside ? o.heads : o.tokens;
+  if ((inner_count > 1 && inner < o.head_dim) ||
+      (outer_count > 1 && outer < (inner_count > 1 ? inner * (inner_count - 1) : 0) + o.head_dim))
+    return bad("out strides {} (token) and {} (head) make its rows overlap; head_dim is {}", o.token_stride,
+               o.head_stride, o.head_dim);
+  const Range out = range_of(o);
+  if (overlap(out, range_of(a.q)) || overlap(out, range_of(a.k)) || overlap(out, range_of(a.v)))
+    return bad("out overlaps q, k or v in memory; give it a buffer of its own");
+  if (a.lse_log2 != nullptr) {
+    const auto begin = reinterpret_cast<uintptr_t>(a.lse_log2);
+    const Range lse{begin, begin + static_cast<uintptr_t>(4 * a.q.heads * a.q.tokens)};
+    if (overlap(lse, out) || overlap(lse, range_of(a.q)) || overlap(lse, range_of(a.k)) ||
+        overlap(lse, range_of(a.v)))
+      return bad("lse_log2 overlaps another tensor in memory; give it a buffer of its own");
+  }
+  return {};
+}
+
+Status check_sequences(const LayerArgs& a) {
+  int64_t q_end = 0;
+  for (size_t i = 0; i < a.sequences.size(); ++i) {
+    const Sequence& s = a.sequences[i];
+    if (s.q_len < 0 || s.k_len < 0 || s.q_begin < 0 || s.k_begin < 0 || s.q_offset < 0)
+      return bad("sequences[{}] is q {}+{}, k {}+{}, q_offset {}; none may be negative", i, s.q_begin,
+                 s.q_len, s.k_begin, s.k_len, s.q_offset);
+    if (s.q_len > a.q.tokens || s.q_begin > a.q.tokens - s.q_len)
+      return bad("sequences[{}] ends at query {}; q has {}", i, s.q_begin + s.q_len, a.q.tokens);
+    if (s.k_len > a.k.tokens || s.k_begin > a.k.tokens - s.k_len)
+      return bad("sequences[{}] ends at key {}; k has {}", i, s.k_begin + s.k_len, a.k.tokens);
+    if (s.q_offset > kMaxTokens)
+      return bad("sequences[{}].q_offset is {}; legal: 0 to {}", i, s.q_offset, kMaxTokens);
+    if (s.q_begin < q_end)
+      return bad(
+          "sequences[{}] begins at query {}, inside or before the one before it (ends at {}); order them", i,
+          s.q_begin, q_end);
+    q_end = s.q_begin + s.q_len;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_layer(const LayerArgs& a) {
+  RR_TRY(check_tensor("q", a.q));
+  RR_TRY(check_tensor("k", a.k));
+  RR_TRY(check_tensor("v", a.v));
+  RR_TRY(check_tensor("out", a.out));
+  if (a.k.tokens != a.v.tokens || a.k.heads != a.v.heads || a.k.head_dim != a.v.head_dim)
+    return bad("v is [{}, {}, {}]; must be k's [{}, {}, {}]", a.v.tokens, a.v.heads, a.v.head_dim, a.k.tokens,
+               a.k.heads, a.k.head_dim);
+  if (a.k.dtype != a.v.dtype)
+    return bad("v.dtype is {}; must be k's {}", dtype_name(a.v.dtype), dtype_name(a.k.dtype));
+  if (a.q.head_dim != a.k.head_dim)
+    return bad("k.head_dim is {}; must be q's {}", a.k.head_dim, a.q.head_dim);
+  if (a.q.heads % a.k.heads != 0)
+    return bad("k.heads is {}; must divide q.heads, which is {}", a.k.heads, a.q.heads);
+  if (!std::isfinite(a.scale) || a.scale < 0)
+    return bad("scale is {}; legal: finite and positive, or 0 for 1/sqrt(head_dim)", a.scale);
+  if (a.layer < -1) return bad("layer is {}; legal: -1 (unknown) or an index", a.layer);
+  RR_TRY(check_sequences(a));
+  if (a.sequences.empty() && a.k.tokens < a.q.tokens)
+    return bad("k.tokens is {}, q.tokens {}; without sequences the queries are the last of the keys",
+               a.k.tokens, a.q.tokens);
+  return check_out(a);
+}
+
+std::span<const Sequence> sequences_of(const LayerArgs& a, Sequence& storage) {
+  if (!a.sequences.empty()) return a.sequences;
+  storage = {0, a.q.tokens, 0, a.k.tokens, a.k.tokens - a.q.tokens};
+  return {&storage, 1};
+}
+
+}  // namespace routerelay

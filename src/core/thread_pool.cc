@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace routerelay {
+
+struct ThreadPool::Impl {
+  int threads = 1;
+  std::vector<std::thread> workers;
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  uint64_t generation = 0;  // counts runs: a worker sleeps until it changes
+  int taking_part = 0;      // workers with an index below this join the run
+  int running = 0;
+  bool quit = false;
+
+  const std::function<void(int, int64_t)>* fn = nullptr;
+  int64_t n = 0;
+  std::atomic<int64_t> next{0};
+  std::exception_ptr error;  // the first one, under mutex
+
+  void drain(int thread) {
+    try {
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) (*fn)(thread, i);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next.store(n, std::memory_order_relaxed);
+    }
+  }
+
+  void work(int idx) {
+    std::unique_lock lock(mutex);
+    for (uint64_t seen = 0;;) {
+      wake.wait(lock, [&] { return quit || generation != seen; });
+      if (quit) return;
+      seen = generation;
+      if (idx >= taking_part) continue;
+      lock.unlock();
+      drain(idx + 1);
+      lock.lock();
+      if (--running == 0) done.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
+  set_threads(threads);
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->quit = true;
+  }
+  impl_->wake.notify_all();
+  for (std::thread& t : impl_->workers) t.join();
+}
+
+int ThreadPool::threads() const {
+  return impl_->threads;
+}
+void ThreadPool::set_threads(int threads) {
+  impl_->threads = std::max(1, threads);
+}
+
+Status ThreadPool::run(int64_t n, const std::function<void(int, int64_t)>& fn) {
+  Impl& p = *impl_;
+  if (n <= 0) return {};
+  const int helpers = static_cast<int>(std::min<int64_t>(p.threads, n)) - 1;
+  {
+    std::unique_lock lock(p.mutex);
+    p.fn = &fn;
+    p.n = n;
+    p.next.store(0, std::memory_order_relaxed);
+    p.error = nullptr;
+    try {
+      while (static_cast<int>(p.workers.size()) < helpers) {
+        const int idx = static_cast<int>(p.workers.size());
+        // A late starter must not mistake an old run for news: it starts from generation 0 and finds
+        // itself outside taking_part unless this run counts on it.
+        p.workers.emplace_back([&p, idx] { p.work(idx); });
+      }
+    } catch (const std::system_error&) {
+      // Fewer threads than asked for still do all the work.
+    }
+    p.taking_part = std::min(helpers, static_cast<int>(p.workers.size()));
+    p.running = p.taking_part;
+    if (p.taking_part > 0) ++p.generation;
+  }
+  p.wake.notify_all();
+  p.drain(0);
+  std::unique_lock lock(p.mutex);
+  p.done.wait(lock, [&] { return p.running == 0; });
+  if (!p.error) return {};
+  try {
+    std::rethrow_exception(p.error);
+  } catch (const std::bad_alloc&) {
+    return {Code::kOutOfMemory, "layer: memory for scratch could not be had; free some or shorten the chunk"};
+  } catch (const std::exception& e) {
+    return {Code::kInternal, std::string("layer: ") + e.what()};
+  }
+}
+
+}  // namespace routerelay
