@@ -54,7 +54,7 @@ struct RelayOptions {
   double delta = 0.05;        // mass: challengers' share of the route's mass that fires
   int near_blocks = 0;        // challengers kept (m); 0 = the mode's default (systems.md 1.5)
   int probes = -1;            // random challengers (r); -1 = the mode's default
-  int max_swaps = -1;         // repair: swaps since the last full row that force one; -1 = default, 0 = never
+  int max_swaps = -1;         // repair: more swaps than this since the last full row force one; -1 = default
   bool probe_forces = false;  // repair: a probe that reaches the route forces a full row
   double wide = 2;            // screen: candidates by the cheap router, times c
   double near = 1;            // screen: blocks remembered below the cut, times c
@@ -74,6 +74,7 @@ struct Options {
   int k_block = 64;              // keys per block: 64 or 128
   int sink_blocks = 1;           // forced at the start of the sequence
   int local_blocks = 0;          // forced before the diagonal
+  bool force_diagonal = true;    // off only for synthetic score matrices, which have no diagonal
   int dense_layers = 2;          // layers 0 .. dense_layers - 1 see every block
   std::vector<int> never_relay;  // further layers whose rows are all scored in full
   int64_t dense_below = 2048;    // a row whose last query sees fewer keys is dense

@@ -10,7 +10,7 @@
 
 namespace routerelay {
 
-// List index: q_head * n_rows + row. Dense rows have empty lists.
+// List index: q_head * n_rows + row. A dense row's route is every visible block.
 struct Ledger {
   bool empty = true;            // no routed layer yet
   BlockLists route;             // forced blocks included: geometry tells which they are
@@ -27,6 +27,7 @@ enum class Kind : uint8_t {
   kDense,       // the row sees every block and is not routed
   kAll,         // score every visible block
   kCandidates,  // score the listed blocks only
+  kCertify,     // score every visible block; the ledger's blocks give a cut that spares most of the sorting
   kKeep,        // the ledger's route still holds
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/exec.h"
 #include "core/rows.h"
 #include "routerelay/options.hpp"
 
@@ -30,6 +31,13 @@ constexpr bool is_softmax(Router router) {
 class RowScorer {
  public:
   virtual ~RowScorer() = default;
+  // Before the rows of KV heads [kv_first, kv_first + kv_count), at most exec.threads() of them, are scored:
+  // the place to pack their keys once. Called outside parallel parts; scores of other heads are not asked for
+  // until the next call.
+  virtual Status begin_heads([[maybe_unused]] int kv_first, [[maybe_unused]] int kv_count,
+                             [[maybe_unused]] Exec& exec) {
+    return {};
+  }
   // Scores each request for rows.rows[row]; all requests belong to heads of KV head `kv_head`. Called from
   // several threads at once, with the pool's thread index. NaN and inf in q or k may give any score, but
   // never a crash.

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/policy/relay_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/policy/units.h"
+
+namespace routerelay {
+namespace {
+
+struct Counters {
+  int64_t scored = 0, screened = 0;
+};
+
+// The state of one relay call; one instance, used by all threads.
+class RelayRows {
+ public:
+  RelayRows(const RelayArgs& args, int threads)
+      : args_(args),
+        units_(args.q, args.k, args.rows, args.options.heads),
+        builder_(units_.q_heads * units_.n_rows, threads),
+        scratch_(static_cast<size_t>(threads)),
+        counters_(static_cast<size_t>(threads)) {
+    args.proposal.kind.assign(static_cast<size_t>(units_.q_heads * units_.n_rows), Kind::kDense);
+    args.proposal.cause.assign(args.proposal.kind.size(), Cause::kNone);
+  }
+
+  Status run(RowScorer& costly, RowScorer& cheap, Exec& exec) {
+    const Relay mode = args_.options.relay.mode;
+    RowScorer& scorer = mode == Relay::kScreen ? cheap : costly;
+    if (rescores(mode) && !everything_anew()) {
+      RR_TRY(for_each_item(scorer, units_, exec, [&](int thread, int kv_head, int64_t row) {
+        propose(scorer, thread, kv_head, row);
+      }));
+    } else {  // nothing to score: no keys are packed for it
+      RR_TRY(exec.for_each(units_.kv_heads * units_.n_rows, [&](int thread, int64_t i) {
+        propose(scorer, thread, static_cast<int>(i / units_.n_rows), i % units_.n_rows);
+      }));
+    }
+    args_.proposal.candidates = builder_.finish();
+    for (const Counters& c : counters_) {
+      args_.report.scored_blocks += c.scored;
+      args_.report.screened_blocks += c.screened;
+    }
+    return {};
+  }
+
+ private:
+  static bool rescores(Relay mode) {
+    return mode == Relay::kStrict || mode == Relay::kMass || mode == Relay::kScreen;
+  }
+  bool everything_anew() const {
+    const RelayOptions& r = args_.options.relay;
+    const bool anchor =
+        r.mode == Relay::kScreen && r.anchor_every > 0 && args_.routed_layer % r.anchor_every == 0;
+    return r.mode == Relay::kOff || args_.ledger.empty || args_.score_all || anchor;
+  }
+
+  void propose(RowScorer& scorer, int thread, int kv_head, int64_t row) {
+    const Row& r = args_.rows.rows[static_cast<size_t>(row)];
+    PolicyScratch& s = scratch_[static_cast<size_t>(thread)];
+    s.n_units = 0;
+    for (int unit = 0; unit < units_.per_kv_head(); ++unit) {
+      if (r.dense) {
+        say(kv_head, unit, row, Kind::kDense, Cause::kDense);
+      } else if (everything_anew()) {
+        const bool first = args_.options.relay.mode == Relay::kOff || args_.ledger.empty;
+        say(kv_head, unit, row, Kind::kAll, first ? Cause::kFirst : Cause::kAnchor);
+      } else {
+        consult(thread, kv_head, unit, row, s);
+      }
+    }
+    if (s.n_units == 0) return;
+    const bool screens = args_.options.relay.mode == Relay::kScreen;
+    score_units(scorer, thread, row, kv_head, units_, screens ? Router::kSub : router(), s);
+    for (size_t i = 0; i < s.n_units; ++i) {
+      if (screens) {
+        screen(thread, kv_head, row, s.units[i], s);
+      } else {
+        compare(thread, kv_head, row, s.units[i]);
+      }
+    }
+  }
+
+  // A row with a ledger: decides at once, or adds to `s` what must be scored first.
+  void consult(int thread, int kv_head, int unit, int64_t row, PolicyScratch& s) {
+    const Row& r = args_.rows.rows[static_cast<size_t>(row)];
+    const RelayOptions& relay = args_.options.relay;
+    const auto list = static_cast<size_t>(units_.list(units_.first_head(kv_head, unit), row));
+    const bool old = args_.ledger.age[list] + 1 >= relay.horizon;
+    switch (relay.mode) {
+      case Relay::kOff:
+        break;  // everything_anew
+      case Relay::kFixed:
+        say(kv_head, unit, row, old ? Kind::kAll : Kind::kKeep, old ? Cause::kAge : Cause::kNone);
+        break;
+      case Relay::kCertify:
+        say(kv_head, unit, row, Kind::kCertify, Cause::kNone);
+        break;
+      case Relay::kRepair:
+        if (old) {
+          say(kv_head, unit, row, Kind::kAll, Cause::kAge);
+        } else if (gather(list, r, is_softmax(router()), s.ids); too_short(r, s.ids)) {
+          say(kv_head, unit, row, Kind::kAll, Cause::kShort);
+        } else {
+          say(kv_head, unit, row, Kind::kCandidates, Cause::kNone);
+          set_candidates(thread, kv_head, unit, row, s.ids);
+        }
+        break;
+      case Relay::kStrict:
+      case Relay::kMass: {
+        UnitScores& u = s.add(unit);
+        gather(list, r, false, u.ids);
+        if (too_short(r, u.ids)) {
+          --s.n_units;
+          say(kv_head, unit, row, Kind::kAll, Cause::kShort);
+        }
+        break;
+      }
+      case Relay::kScreen: {
+        UnitScores& u = s.add(unit);
+        for (int32_t b = 0; b < r.visible_blocks; ++b) u.ids.push_back(b);
+        break;
+      }
+    }
+  }
+
+  // Route, near and probes of the ledger, ascending and once each; forced blocks as asked.
+  void gather(size_t list, const Row& r, bool with_forced, std::vector<int32_t>& ids) const {
+    const Forced forced = Forced::of(r, args_.options);
+    ids.clear();
+    for (const BlockLists* from : {&args_.ledger.route, &args_.ledger.near, &args_.ledger.probes}) {
+      if (from->size() == 0) continue;
+      for (int32_t b : (*from)[static_cast<int64_t>(list)])
+        if (!forced.holds(b)) ids.push_back(b);
+    }
+    if (with_forced) {
+      for (int32_t b = 0; b < forced.sink; ++b) ids.push_back(b);
+      for (int32_t b = forced.local; b < forced.visible; ++b) ids.push_back(b);
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  }
+  // Rescoring w blocks cannot pay where full scoring means at most 2 w.
+  static bool too_short(const Row& r, const std::vector<int32_t>& ids) {
+    return r.visible_blocks <= 2 * static_cast<int64_t>(ids.size());
+  }
+
+  // strict and mass: does a challenger beat the route at this layer?
+  void compare(int thread, int kv_head, int64_t row, const UnitScores& u) {
+    counters_[static_cast<size_t>(thread)].scored +=
+        static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
+    const auto route = args_.ledger.route[units_.list(units_.first_head(kv_head, u.unit), row)];
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    float alpha = kInf, beta = -kInf;
+    for (size_t i = 0; i < u.ids.size(); ++i) {
+      const bool in_route = std::binary_search(route.begin(), route.end(), u.ids[i]);
+      if (in_route) {
+        alpha = std::min(alpha, u.score[i]);
+      } else {
+        beta = std::max(beta, u.score[i]);
+      }
+    }
+    bool keep = static_cast<double>(alpha) > static_cast<double>(beta) + args_.options.relay.gamma;
+    if (args_.options.relay.mode == Relay::kMass) {
+      const float shift = std::max(alpha, beta);  // keeps exp finite where it matters: near the cut
+      double held = 0, challenging = 0;
+      for (size_t i = 0; i < u.ids.size(); ++i) {
+        const double e =
+            is_softmax(router()) ? u.score[i] : std::exp(static_cast<double>(u.score[i]) - shift);
+        const bool in_route = std::binary_search(route.begin(), route.end(), u.ids[i]);
+        if (in_route) {
+          held += e;
+        } else if (u.score[i] >= alpha) {
+          challenging += e;
+        }
+      }
+      keep = challenging <= args_.options.relay.delta * held;
+    }
+    say(kv_head, u.unit, row, keep ? Kind::kKeep : Kind::kAll, keep ? Cause::kNone : Cause::kFired);
+  }
+
+  // screen: the cheap router's best at this layer, beside what earlier layers knew.
+  void screen(int thread, int kv_head, int64_t row, const UnitScores& u, PolicyScratch& s) {
+    const Row& r = args_.rows.rows[static_cast<size_t>(row)];
+    counters_[static_cast<size_t>(thread)].screened +=
+        static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
+    const auto wide =
+        static_cast<int32_t>(std::lround(args_.options.relay.wide * floor_count(r, args_.options.selection)));
+    const auto list = static_cast<size_t>(units_.list(units_.first_head(kv_head, u.unit), row));
+    gather(list, r, true, s.ids);
+    best_blocks(u.ids, u.score, wide, s.select.ranked, s.ids);
+    std::sort(s.ids.begin(), s.ids.end());
+    s.ids.erase(std::unique(s.ids.begin(), s.ids.end()), s.ids.end());
+    say(kv_head, u.unit, row, Kind::kCandidates, Cause::kNone);
+    set_candidates(thread, kv_head, u.unit, row, s.ids);
+  }
+
+  void say(int kv_head, int unit, int64_t row, Kind kind, Cause cause) {
+    for (int h = 0; h < units_.heads_per_unit; ++h) {
+      const auto list = static_cast<size_t>(units_.list(units_.first_head(kv_head, unit) + h, row));
+      args_.proposal.kind[list] = kind;
+      args_.proposal.cause[list] = cause;
+    }
+  }
+  void set_candidates(int thread, int kv_head, int unit, int64_t row, const std::vector<int32_t>& ids) {
+    for (int h = 0; h < units_.heads_per_unit; ++h)
+      builder_.set(units_.list(units_.first_head(kv_head, unit) + h, row), thread, ids);
+  }
+  Router router() const { return args_.options.router.kind; }
+
+  const RelayArgs& args_;
+  Units units_;
+  ListBuilder builder_;
+  std::vector<PolicyScratch> scratch_;
+  std::vector<Counters> counters_;
+};
+
+}  // namespace
+
+Status relay_rows(const RelayArgs& args, RowScorer& costly, RowScorer& cheap, Exec& exec) {
+  return RelayRows(args, exec.threads()).run(costly, cheap, exec);
+}
+
+}  // namespace routerelay
