@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every environment variable of the product, read in this one place, once per process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "routerelay/status.hpp"
+
+namespace routerelay {
+
+// An unset or empty variable leaves its default; a value that is not legal is an error, never a default.
+struct Env {
+  std::string backend;            // ROUTERELAY_BACKEND: cpu, reference; empty: the engine chooses
+  std::string isa;                // ROUTERELAY_ISA: scalar, avx2, avx512, avx512bf16, amx; empty: the best
+  std::string preset = "exact";   // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins)
+  int64_t min_rows = 64;          // ROUTERELAY_MIN_ROWS: fewer query rows stay with the host
+  std::optional<int64_t> min_kv;  // ROUTERELAY_MIN_KV: fewer keys stay with the host; unset: by preset
+  int threads = 0;                // ROUTERELAY_THREADS: overrides the host's count; 0: does not
+  std::string report;             // ROUTERELAY_REPORT: empty (or 0): none; "1": stderr; otherwise a file
+  std::string trace;              // ROUTERELAY_TRACE: file that gets q, k, v; empty: none
+  std::vector<int> trace_layers;  // ROUTERELAY_TRACE_LAYERS: "0,7,12"; empty: every layer
+  bool allow_untested = false;    // ROUTERELAY_ALLOW_UNTESTED: 0, 1: accept unknown host versions
+};
+
+// Reads through `lookup` (name -> value or nullptr). kInvalidArgument names variable, value and legal ones.
+Result<Env> read_env(const std::function<const char*(const char*)>& lookup);
+
+// The process environment as it was at the first call.
+const Result<Env>& env();
+
+}  // namespace routerelay
