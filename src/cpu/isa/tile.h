@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tile struct offers: the arithmetic of 64 keys against up to a few hundred query rows, one struct per
+// ISA with the same members. attend and the routers are loops over these; docs/kernel/cpu-attend.md has the
+// layouts.
+//
+// Every tile_<isa>.h and what it includes lives in an anonymous namespace: its code is compiled with that
+// ISA's flags, and the linker must never pick such a copy for a caller that runs on a lesser machine. For the
+// same reason these files use nothing of the standard library that could be emitted out of line.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "routerelay/tensor.hpp"
+
+namespace routerelay::cpu {
+
+// Keys per packed panel. Blocks of 128 keys are two panels.
+inline constexpr int kPanel = 64;
+
+constexpr int64_t round_up(int64_t n, int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
+// Layouts (D = head_dim or any multiple of 16; R = M rounded up to kRowStep: what rows, s, p and acc must
+// hold):
+//   rows    [M][pitch(D)] Elem                     queries, already times scale * log2(e)
+//   keys    [D][64] f32  or  [pitch(D) / 2][64][2] bf16    one panel, transposed; missing keys are zero
+//   values  [64][D] f32  or  [32][D][2] bf16       one panel; missing keys are zero
+//   s       [R][s_pitch] f32, 64 used per panel    scores in the log2 domain
+//   p       [R][64] Elem                           exp2(s - max)
+//   acc     [R][D] f32                             sum of p * v
+//   max [M] f32, sum [M][kLanes] f32               online softmax state; sum over the lanes is the
+//   denominator
+// All packed buffers are 64-byte aligned; s_pitch is a multiple of 16.
+template <class T>
+concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int n, float factor,
+                           typename T::Elem* e, const typename T::Elem* ce, float* f, const float* cf,
+                           std::byte* out) {
+  typename T::Session;  // make one before scores or accumulate, on the stack of the work item: AMX's tile
+                        // setup
+  { T::kRowStep } -> std::convertible_to<int>;
+  { T::kLanes } -> std::convertible_to<int>;
+  { T::pitch(n) } -> std::same_as<int>;
+  // n <= 64 tokens of D elements each, token_stride elements apart, as (source, dtype, token_stride, n, D,
+  // out).
+  { T::pack_keys(x, dtype, stride, n, n, e) } -> std::same_as<void>;
+  // The same; false when a packed value is NaN or infinite.
+  { T::pack_values(x, dtype, stride, n, n, e) } -> std::same_as<bool>;
+  // Sets one key of a value panel to zero: (panel, D, key).
+  { T::clear_value(e, n, n) } -> std::same_as<void>;
+  // n query rows, multiplied by factor in f32 before any rounding: (source, dtype, token_stride, n, D,
+  // factor, out).
+  { T::pack_rows(x, dtype, stride, n, n, factor, e) } -> std::same_as<void>;
+  // s = rows * keys: (rows, M, panel, D, s, s_pitch).
+  { T::scores(ce, n, ce, n, f, stride) } -> std::same_as<void>;
+  // acc += p * values: (p, M, panel, D, acc).
+  { T::accumulate(ce, n, ce, n, f) } -> std::same_as<void>;
+  // One online-softmax step over s [M][64]: (s, M, p, max, sum, acc, D). -inf gives exactly 0, NaN stays NaN.
+  { T::softmax(cf, n, e, f, f, f, n) } -> std::same_as<void>;
+  // out = acc / sum as dtype, lse = max + log2(sum); a row without keys gives 0 and -inf:
+  // (acc, max, sum, D, out, dtype, lse or null), one row.
+  { T::finish(cf, factor, cf, n, out, dtype, f) } -> std::same_as<void>;
+  // Largest of n contiguous scores, n a multiple of 16; NaN is ignored or returned.
+  { T::row_max(cf, stride) } -> std::same_as<float>;
+  // s = exp2(s - max) in place over n panels of 64 contiguous scores, sums[i] = the sum of panel i.
+  { T::exp2_sums(f, stride, factor, f) } -> std::same_as<void>;
+};
+
+// The online softmax lets a row's running maximum lag by this much (log2): p stays below 2^8, exact in f32
+// and bf16 alike, and the accumulators are rescaled a handful of times per row instead of at every new
+// maximum.
+inline constexpr float kMaxSlack = 8.0f;
+
+// 2^f for f in [-1/2, 1/2], minimax in the relative error: degree 5 1.3e-7 (constant rounded to 1, so that
+// exp2(0) is exactly 1), degree 3 7.5e-5, a thirtieth of what rounding p to bf16 costs.
+inline constexpr float kExp2Degree5[6] = {1.0f,           0x1.62e428p-1f, 0x1.ebf918p-3f,
+                                          0x1.c6b6e4p-5f, 0x1.3d0c52p-7f, 0x1.5c08e6p-10f};
+inline constexpr float kExp2Degree3[4] = {0x1.fff692p-1f, 0x1.62f31ap-1f, 0x1.f0de1ap-3f, 0x1.c3f760p-5f};
+// Adding it leaves the nearest integer in the low mantissa bits of a float of magnitude below 2^22.
+inline constexpr float kRoundMagic = 0x1.8p23f;
+// Below this exponent exp2 is cut to exactly 0; 2^-126 is the least normal float.
+inline constexpr float kExp2Floor = -126.0f;
+
+}  // namespace routerelay::cpu
