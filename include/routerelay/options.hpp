@@ -52,7 +52,7 @@ struct RelayOptions {
   int horizon = 8;            // fixed, repair: a row is scored in full at this age
   double gamma = 0;           // strict: margin that the route must keep, in raw scores
   double delta = 0.05;        // mass: challengers' share of the route's mass that fires
-  int near_blocks = 0;        // challengers kept (m); 0 = the mode's default (systems.md 1.5)
+  int near_blocks = -1;       // challengers kept (m); -1 = the mode's default
   int probes = -1;            // random challengers (r); -1 = the mode's default
   int max_swaps = -1;         // repair: more swaps than this since the last full row force one; -1 = default
   bool probe_forces = false;  // repair: a probe that reaches the route forces a full row

@@ -104,7 +104,7 @@ Challengers challengers_of(const RelayOptions& relay, int32_t k, int32_t c) {
       d = {k, 0};
       break;
   }
-  if (relay.near_blocks > 0) d.near = relay.near_blocks;
+  if (relay.near_blocks >= 0) d.near = relay.near_blocks;
   if (relay.probes >= 0) d.probes = relay.probes;
   return d;
 }
