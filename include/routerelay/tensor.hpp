@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace routerelay {
 
@@ -30,6 +31,10 @@ struct BasicTensor {
   // Address of element 0 of (token, head). 64-bit throughout: offsets pass 2^31 at long contexts.
   Byte* at(int64_t token, int64_t head) const {
     return data + (token * token_stride + head * head_stride) * dtype_bytes(dtype);
+  }
+  // What may be written may be read.
+  operator BasicTensor<const std::byte>() const requires(!std::is_const_v<Byte>) {
+    return {data, dtype, tokens, heads, head_dim, token_stride, head_stride};
   }
 };
 using Tensor = BasicTensor<const std::byte>;

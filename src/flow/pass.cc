@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Pass: summarize -> relay -> route -> attend, layer after layer, with one ledger between them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <new>
+
+#include "core/stages.h"
+#include "flow/audit.h"
+#include "flow/engine.h"
+#include "routerelay/engine.hpp"
+
+namespace routerelay {
+namespace {
+
+// Relaying that scores more than this share of full routing, two layers in a row, does not pay (design.md).
+constexpr double kAutoOffShare = 0.8;
+constexpr int kAutoOffLayers = 2;
+// Layers 0 and 1 never relay: their routes resemble nobody's (systems.md 8.1).
+constexpr int kFirstRelayLayer = 2;
+
+// Runs `stage` and adds its wall clock to `elapsed_us`.
+template <class Fn>
+Status timed(double& elapsed_us, const Fn& stage) {
+  const auto start = std::chrono::steady_clock::now();
+  Status status = stage();
+  elapsed_us += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return status;
+}
+
+bool same_geometry(const Rows& a, const Rows& b) {
+  return a.size() == b.size() &&
+         std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), [](const Row& x, const Row& y) {
+           return x.sequence == y.sequence && x.position == y.position && x.q_count == y.q_count &&
+                  x.visible_keys == y.visible_keys && x.dense == y.dense;
+         });
+}
+
+}  // namespace
+
+struct Pass::Impl {
+  Impl(Engine::Impl& on, Options chosen, Args pass_args)
+      : engine(on), options(std::move(chosen)), args(pass_args), needs(SummaryNeeds::of(options)) {
+    report.preset = options.preset;
+    report.backend = engine.stages.name;
+    report.isa = name_of(engine.isa);
+  }
+
+  Engine::Impl& engine;
+  Options options;
+  Args args;
+  SummaryNeeds needs;
+  Report report;
+  Ledger ledger, next;
+  Rows ledger_rows;  // the geometry that the ledger speaks of
+  int64_t ledger_heads = 0;
+  Summary summary;
+  Proposal proposal;
+  Routes routes;
+  std::vector<float> lse;  // for the audit when the caller wants none
+  int last_layer = -1;
+  int routed_layers = 0;
+  int costly_layers = 0;  // relayed layers in a row that scored over kAutoOffShare
+  bool relay_off = false;
+
+  Status layer(const LayerArgs& a);
+  Status route_layer(const LayerArgs& a, const Rows& rows, float scale, LayerReport& r, Exec& exec);
+  Rows rows_of(const LayerArgs& a) const;
+  void watch_cost(const LayerReport& r);
+};
+
+Rows Pass::Impl::rows_of(const LayerArgs& a) const {
+  Sequence storage;
+  Rows rows = make_rows(sequences_of(a, storage), options.q_block, options.k_block);
+  const bool all = options.dense || args.final_chunk || (a.layer >= 0 && a.layer < options.dense_layers);
+  for (Row& row : rows.rows) row.dense = all || row.visible_keys < options.dense_below;
+  return rows;
+}
+
+Status Pass::Impl::layer(const LayerArgs& a) {
+  RR_TRY(check_layer(a));
+  if (a.layer >= 0 && a.layer <= last_layer)
+    return {Code::kInvalidArgument,
+            fmt::format("layer: layer is {} after {}; layers come in order, a new pass begins anew", a.layer,
+                        last_layer)};
+  const float scale = a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<float>(a.q.head_dim));
+  const Rows rows = rows_of(a);
+  Exec exec = engine.exec();
+  LayerReport r;
+  r.layer = a.layer;
+  r.rows = rows.size() * a.q.heads;
+  r.dense = std::all_of(rows.rows.begin(), rows.rows.end(), [](const Row& row) { return row.dense; });
+  r.kv_bytes_16bit = 2 * 2 * a.k.tokens * a.k.heads * a.k.head_dim;
+  routes.full = r.dense;
+  routes.lists.clear();
+  if (!r.dense) RR_TRY(route_layer(a, rows, scale, r, exec));
+  const BlockLists& visited = r.dense ? routes.lists : ledger.route;
+  count_blocks(rows, a.q.heads, visited, r);
+
+  float* lse_log2 = a.lse_log2;
+  const bool audits = !r.dense && options.audit_every > 0;
+  if (audits && lse_log2 == nullptr) {
+    lse.resize(static_cast<size_t>(a.q.heads * a.q.tokens));
+    lse_log2 = lse.data();
+  }
+  // The ledger's route is the route: lent to attend and taken back, not copied.
+  std::swap(routes.lists, ledger.route);
+  const Status attended = timed(r.attend_us, [&] {
+    return engine.stages.attend({a.q, a.k, a.v, rows, routes, scale, a.out, lse_log2}, exec);
+  });
+  std::swap(routes.lists, ledger.route);
+  RR_TRY(attended);
+  r.workspace_bytes = engine.workspace.bytes();
+  if (audits)
+    RR_TRY(audit_layer({a, rows, options, summary, ledger.route, scale, lse_log2}, engine.stages, exec, r));
+  last_layer = std::max(last_layer, a.layer);
+  report.threads = exec.threads();
+  report.layers.push_back(r);
+  return {};
+}
+
+Status Pass::Impl::route_layer(const LayerArgs& a, const Rows& rows, float scale, LayerReport& r,
+                               Exec& exec) {
+  const bool known = a.layer >= 0;
+  if (!known || a.q.heads != ledger_heads || !same_geometry(rows, ledger_rows)) ledger.reset();
+  const bool never = known && (a.layer < kFirstRelayLayer ||
+                               std::find(options.never_relay.begin(), options.never_relay.end(), a.layer) !=
+                                   options.never_relay.end());
+  r.relayed = !ledger.empty && options.relay.mode != Relay::kOff && !never && !relay_off;
+  r.auto_off = relay_off;
+  const Stages& stages = engine.stages;
+  RR_TRY(timed(r.summarize_us, [&]() -> Status {
+    summary.resize(needs, rows.n_blocks, a.k.heads, a.k.head_dim, options.k_block);
+    return needs.any() ? stages.summarize({a.k, a.v, rows, needs, summary}, exec) : Status();
+  }));
+  r.summary_bytes = summary.bytes();
+  RR_TRY(timed(r.relay_us, [&] {
+    return stages.relay(
+        {a.q, a.k, rows, summary, options, ledger, scale, routed_layers, never || relay_off, proposal, r},
+        exec);
+  }));
+  RR_TRY(timed(r.route_us, [&] {
+    return stages.route({a.q, a.k, rows, summary, options, proposal, ledger, scale, a.layer, next, r}, exec);
+  }));
+  std::swap(ledger, next);
+  ledger_rows = rows;
+  ledger_heads = a.q.heads;
+  ++routed_layers;
+  return {};
+}
+
+void Pass::Impl::watch_cost(const LayerReport& r) {
+  if (!r.relayed || !options.relay.auto_off) return;
+  const bool costly =
+      static_cast<double>(r.scored_blocks) > kAutoOffShare * static_cast<double>(r.routed_visible_blocks);
+  costly_layers = costly ? costly_layers + 1 : 0;
+  relay_off |= costly_layers >= kAutoOffLayers;
+}
+
+Result<Pass> Pass::begin(Engine& engine, const Options& options, Args args) {
+  RR_TRY(options.check());
+  return Pass(std::make_unique<Impl>(*engine.impl_, options, args));
+}
+
+Pass::Pass(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Pass::Pass(Pass&&) noexcept = default;
+Pass& Pass::operator=(Pass&&) noexcept = default;
+Pass::~Pass() = default;
+
+Status Pass::layer(const LayerArgs& args) {
+  try {
+    RR_TRY(impl_->layer(args));
+    if (!impl_->report.layers.back().dense) impl_->watch_cost(impl_->report.layers.back());
+    return {};
+  } catch (const std::bad_alloc&) {
+    return {Code::kOutOfMemory, "layer: memory for routes could not be had; free some or shorten the chunk"};
+  }
+}
+
+const Report& Pass::report() const {
+  return impl_->report;
+}
+std::span<const int64_t> Pass::row_offsets() const {
+  const Report& r = impl_->report;
+  if (r.layers.empty() || r.layers.back().dense) return {};
+  return impl_->ledger.route.offsets;
+}
+std::span<const int32_t> Pass::picked() const {
+  const Report& r = impl_->report;
+  if (r.layers.empty() || r.layers.back().dense) return {};
+  return impl_->ledger.route.ids;
+}
+
+}  // namespace routerelay
