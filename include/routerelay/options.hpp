@@ -49,7 +49,7 @@ struct SelectionOptions {
 
 struct RelayOptions {
   Relay mode = Relay::kScreen;
-  int horizon = 8;            // fixed, repair: a row is scored in full at this age
+  int horizon = 8;            // fixed, mass, repair: a row is scored in full at this age
   double gamma = 0;           // strict: margin that the route must keep, in raw scores
   double delta = 0.05;        // mass: challengers' share of the route's mass that fires
   int near_blocks = -1;       // challengers kept (m); -1 = the mode's default
@@ -82,6 +82,10 @@ struct Options {
 
   // exact, careful, balanced, fast. kInvalidArgument names the preset and the legal ones.
   static Result<Options> from_preset(std::string_view name);
+  // One field by name: set("router", "sampled"), set("selection.floor", "0.1"), set("never_relay", "5,9").
+  // `preset` then says so: "balanced selection.floor=0.1". kInvalidArgument for an unknown key, a value that
+  // is none, and a key of routing while `dense` is set. What the value means together with others: `check`.
+  Status set(std::string_view key, std::string_view value);
   // kInvalidArgument with the field, its value and what is legal.
   Status check() const;
 };

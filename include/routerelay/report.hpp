@@ -13,7 +13,7 @@ namespace routerelay {
 enum class Cause : uint8_t {
   kNone,    // kept, or scored on candidates only
   kFirst,   // no ledger yet: relay off, or the first routed layer
-  kAge,     // fixed, repair: horizon reached
+  kAge,     // fixed, mass, repair: horizon reached
   kFired,   // strict, mass: a challenger won
   kProbe,   // repair: a random probe reached the route
   kSwaps,   // repair: too many swaps since the last full row

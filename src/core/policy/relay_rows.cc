@@ -109,8 +109,13 @@ class RelayRows {
           set_candidates(thread, kv_head, unit, row, s.ids);
         }
         break;
-      case Relay::kStrict:
-      case Relay::kMass: {
+      case Relay::kMass:
+        if (old) {
+          say(kv_head, unit, row, Kind::kAll, Cause::kAge);
+          break;
+        }
+        [[fallthrough]];
+      case Relay::kStrict: {
         UnitScores& u = s.add(unit);
         gather(list, r, false, u.ids);
         if (too_short(r, u.ids)) {
