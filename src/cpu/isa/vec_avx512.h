@@ -18,14 +18,6 @@ __m512 load16(const std::byte* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-// Calls fn.template operator()<dtype>(): one branch per pack instead of one per load.
-template <class Fn>
-auto with_dtype(DType dtype, Fn fn) {
-  if (dtype == DType::kF32) return fn.template operator()<DType::kF32>();
-  if (dtype == DType::kBF16) return fn.template operator()<DType::kBF16>();
-  return fn.template operator()<DType::kF16>();
-}
-
 // To nearest, ties to even; NaN stays NaN. Without AVX512_BF16 this is the integer form of core/convert.h.
 __m256i to_bf16(__m512 x) {
   const __m512i u = _mm512_castps_si512(x);
@@ -77,8 +69,8 @@ void transpose16(__m512i r[16]) {
 // 2^x, exactly 0 below kExp2Floor, NaN for NaN. x at most kMaxSlack or so: no overflow is caught.
 template <int kDegree>
 __m512 exp2(__m512 x) {
-  static_assert(kDegree == 3 || kDegree == 5);
-  const float* c = kDegree == 5 ? kExp2Degree5 : kExp2Degree3;
+  static_assert(kDegree == 4 || kDegree == 5);
+  const float* c = kDegree == 5 ? kExp2Degree5 : kExp2Degree4;
   const __m512 magic = _mm512_set1_ps(kRoundMagic);
   const __mmask16 keep = _mm512_cmp_ps_mask(x, _mm512_set1_ps(kExp2Floor), _CMP_NLT_UQ);
   const __m512 shifted = _mm512_add_ps(x, magic);

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attend loop over the amx tile.
+#include "cpu/attend/kernel_loop.h"
+#include "cpu/isa/tile_amx.h"
+
+namespace routerelay::cpu {
+
+const Kernel* find_amx(int64_t head_dim) {
+  return find_kernel<TileAmx, Isa::kAmxBf16>(head_dim);
+}
+
+}  // namespace routerelay::cpu

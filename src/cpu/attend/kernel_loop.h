@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attend loop, once for every ISA: for each visited panel of 64 keys, scores -> mask -> online softmax ->
+// accumulate, 64 rows at a time. Included by kernel_<isa>.cc only; anonymous for the reason that tile.h gives.
+#pragma once
+
+#include <cstring>
+
+#include "cpu/attend/kernel.h"
+#include "cpu/isa/tile.h"
+
+namespace routerelay::cpu {
+namespace {
+
+// Rows per step: the scores and p of 64 rows are 16 KiB each and stay in L1 between the three passes over them.
+constexpr int kStep = 64;
+
+// One work item's buffers, carved out of the thread's scratch.
+template <TileOps Tile, int D>
+struct Scratch {
+  using Elem = typename Tile::Elem;
+  static constexpr int64_t kRows = kMaxItemRows;
+  // The most rows that a step touches past the item's last one: AMX computes 16 at a time.
+  static constexpr int64_t kPadded = kRows + Tile::kRowStep - 1;
+
+  alignas(64) Elem rows[kPadded * Tile::pitch(D)];
+  alignas(64) float acc[kPadded * D];
+  alignas(64) float s[kStep * kPanel];
+  alignas(64) Elem p[kStep * kPanel];
+  alignas(64) float max[kRows];
+  alignas(64) float sum[kRows * Tile::kLanes];
+  // The careful path's copies: a value panel with hidden keys cleared, and one row in a group of kRowStep.
+  alignas(64) Elem values[kPanel * D];
+  alignas(64) Elem one_p[Tile::kRowStep * kPanel];
+  alignas(64) float one_acc[Tile::kRowStep * D];
+};
+
+// Keys of the panel at `first` that query i sees, 0 .. 64.
+inline int visible_in(const RowJob& job, int64_t first, int i) {
+  const int64_t causal = job.position + i + 1;
+  const int64_t seen = (causal < job.visible_keys ? causal : job.visible_keys) - first;
+  return seen < 0 ? 0 : seen > kPanel ? kPanel : static_cast<int>(seen);
+}
+
+inline void mask(const RowJob& job, int64_t first, int row0, int n, float* s) {
+  for (int r = 0; r < n; ++r) {
+    const int visible = visible_in(job, first, (row0 + r) % job.q_count);
+    for (int j = visible; j < kPanel; ++j) s[r * kPanel + j] = -__builtin_inff();
+  }
+}
+
+// acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Later
+// queries see more, so going backwards one copy loses its hidden keys step by step.
+template <TileOps Tile, int D>
+[[gnu::noinline]] void accumulate_carefully(const RowJob& job, int64_t first, int row0, int n,
+                                            const typename Tile::Elem* values, Scratch<Tile, D>& t) {
+  using Elem = typename Tile::Elem;
+  std::memcpy(t.values, values, sizeof(t.values));
+  int visible = kPanel;
+  for (int i = job.q_count - 1; i >= 0; --i) {
+    for (const int seen = visible_in(job, first, i); visible > seen;)
+      Tile::clear_value(t.values, D, --visible);
+    for (int r = 0; r < n; ++r) {
+      if ((row0 + r) % job.q_count != i) continue;
+      float* acc = t.acc + (row0 + r) * D;
+      std::memcpy(t.one_p, t.p + r * kPanel, kPanel * sizeof(Elem));
+      std::memcpy(t.one_acc, acc, D * sizeof(float));
+      Tile::accumulate(t.one_p, 1, t.values, D, t.one_acc);
+      std::memcpy(acc, t.one_acc, D * sizeof(float));
+    }
+  }
+}
+
+template <TileOps Tile, int D>
+void attend_panel(const RowJob& job, int64_t panel, bool masked, Scratch<Tile, D>& t) {
+  using Elem = typename Tile::Elem;
+  const int64_t first = panel * kPanel;
+  const Elem* keys = reinterpret_cast<const Elem*>(job.keys) + panel * kPanel * Tile::pitch(D);
+  const Elem* values = reinterpret_cast<const Elem*>(job.values) + panel * kPanel * D;
+  const int n_rows = job.q_count * job.n_heads;
+  for (int r = 0; r < n_rows; r += kStep) {
+    const int n = n_rows - r < kStep ? n_rows - r : kStep;
+    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel);
+    if (masked) mask(job, first, r, n, t.s);
+    Tile::softmax(t.s, n, t.p, t.max + r, t.sum + r * Tile::kLanes, t.acc + r * D, D);
+    if (masked && !job.finite[panel])
+      accumulate_carefully<Tile, D>(job, first, r, n, values, t);
+    else
+      Tile::accumulate(t.p, n, values, D, t.acc + r * D);
+  }
+}
+
+template <TileOps Tile, int D>
+void attend_row(const RowJob& job, std::byte* scratch) {
+  auto& t = *reinterpret_cast<Scratch<Tile, D>*>(scratch);
+  const int n_rows = job.q_count * job.n_heads;
+  for (int h = 0; h < job.n_heads; ++h)
+    Tile::pack_rows(job.q + h * job.q_head_stride * dtype_bytes(job.q_dtype), job.q_dtype, job.q_stride,
+                    job.q_count, D, job.factor, t.rows + h * job.q_count * Tile::pitch(D));
+  std::memset(t.acc, 0, static_cast<size_t>(n_rows * D) * sizeof(float));
+  std::memset(t.sum, 0, static_cast<size_t>(n_rows * Tile::kLanes) * sizeof(float));
+  for (int r = 0; r < n_rows; ++r) t.max[r] = -__builtin_inff();
+
+  {
+    [[maybe_unused]] const typename Tile::Session session;
+    for (int64_t i = 0; i < job.n_blocks; ++i) {
+      const int64_t block = job.blocks == nullptr ? i : job.blocks[i];
+      const int64_t begin = block * job.panels_per_block;
+      for (int64_t panel = begin; panel < begin + job.panels_per_block; ++panel)
+        if (panel * kPanel < job.visible_keys) attend_panel<Tile, D>(job, panel, block >= job.diagonal, t);
+    }
+  }
+
+  for (int h = 0; h < job.n_heads; ++h)
+    for (int i = 0; i < job.q_count; ++i) {
+      const int r = h * job.q_count + i;
+      std::byte* out = job.out + (h * job.out_head_stride + i * job.out_stride) * dtype_bytes(job.out_dtype);
+      float* lse = job.lse == nullptr ? nullptr : job.lse + h * job.lse_head_stride + i;
+      Tile::finish(t.acc + r * D, t.max[r], t.sum + r * Tile::kLanes, D, out, job.out_dtype, lse);
+    }
+}
+
+template <TileOps Tile, int D>
+void pack_panel(const PackJob& job) {
+  using Elem = typename Tile::Elem;
+  Tile::pack_keys(job.k, job.dtype, job.k_stride, job.n_keys, D, reinterpret_cast<Elem*>(job.keys));
+  *job.finite =
+      Tile::pack_values(job.v, job.dtype, job.v_stride, job.n_keys, D, reinterpret_cast<Elem*>(job.values));
+}
+
+template <TileOps Tile, int D>
+constexpr Kernel kKernel = {
+    .key_bytes = kPanel* Tile::pitch(D) * static_cast<int64_t>(sizeof(typename Tile::Elem)),
+    .value_bytes = kPanel* D* static_cast<int64_t>(sizeof(typename Tile::Elem)),
+    .scratch_bytes = sizeof(Scratch<Tile, D>),
+    .pack = pack_panel<Tile, D>,
+    .attend = attend_row<Tile, D>};
+
+// The lines of configs.def for one ISA.
+template <TileOps Tile, Isa kIsa>
+const Kernel* find_kernel(int64_t head_dim) {
+#define RR_ATTEND(isa, D)                        \
+  if constexpr (Isa::isa == kIsa) {              \
+    if (head_dim == D) return &kKernel<Tile, D>; \
+  }
+#include "cpu/attend/configs.def"
+#undef RR_ATTEND
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace routerelay::cpu

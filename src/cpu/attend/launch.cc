@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <new>
+#include <numbers>
+
+#include "cpu/attend/attend.h"
+#include "cpu/attend/plan.h"
+#include "cpu/isa/tile.h"
+
+namespace routerelay::cpu {
+namespace {
+
+// Packed panels of the batch at hand, laid out [panels] keys, [panels] values, [panels] finite.
+struct Packed {
+  Packed(std::byte* base, const Plan& plan)
+      : keys(base),
+        values(keys + plan.max_panels * plan.kernel->key_bytes),
+        finite(reinterpret_cast<uint8_t*>(values + plan.max_panels * plan.kernel->value_bytes)) {}
+  std::byte* keys;
+  std::byte* values;
+  uint8_t* finite;
+};
+
+// Consecutive panels of one unit, packed by one thread: big enough to be worth handing out.
+struct PackItem {
+  const Unit* unit;
+  int64_t first_panel;
+  int64_t n_panels;
+};
+constexpr int64_t kPanelsPerPack = 8;
+
+// One row of one or several query heads.
+struct RowItem {
+  const Unit* unit;
+  int64_t row;
+  int64_t q_head;
+  int64_t n_heads;
+  int64_t cost;  // panels times heads
+};
+
+class Launch {
+ public:
+  Launch(const AttendArgs& args, Exec& exec, const Plan& plan, std::byte* packed)
+      : a_(args), exec_(exec), plan_(plan), packed_(packed, plan), group_(args.q.heads / args.k.heads) {}
+
+  Status run(const Batch& batch) {
+    visited_.assign(static_cast<size_t>(plan_.max_panels), 0);
+    pack_items_.clear();
+    row_items_.clear();
+    for (int64_t i = 0; i < batch.n_units; ++i) {
+      const Unit& unit = plan_.units[static_cast<size_t>(batch.first_unit + i)];
+      add_rows(unit);
+      for (int64_t p = 0; p < unit.n_panels; p += kPanelsPerPack)
+        pack_items_.push_back({&unit, p, std::min(kPanelsPerPack, unit.n_panels - p)});
+    }
+    // Longest first: a long item started last would leave the other threads idle at the end.
+    std::stable_sort(row_items_.begin(), row_items_.end(),
+                     [](const RowItem& x, const RowItem& y) { return x.cost > y.cost; });
+    RR_TRY(exec_.for_each(static_cast<int64_t>(pack_items_.size()),
+                          [&](int, int64_t i) { pack(pack_items_[static_cast<size_t>(i)]); }));
+    return exec_.for_each(static_cast<int64_t>(row_items_.size()), [&](int thread, int64_t i) {
+      attend(row_items_[static_cast<size_t>(i)], exec_.workspace.thread(thread));
+    });
+  }
+
+ private:
+  int64_t panels_per_block() const { return a_.rows.k_block / kPanel; }
+  bool sees_all(const Row& row) const { return a_.routes.full || row.dense; }
+  std::span<const int32_t> list_of(int64_t q_head, int64_t row) const {
+    return a_.routes.lists[q_head * a_.rows.size() + row];
+  }
+
+  // Items of the unit's rows, and marks on the panels that they visit: others are not packed.
+  void add_rows(const Unit& unit) {
+    uint8_t* visited = visited_.data() + unit.panel_offset;
+    const int64_t first_head = unit.kv_head * group_;
+    for (int64_t r = unit.first_row; r < unit.first_row + unit.n_rows; ++r) {
+      const Row& row = a_.rows.rows[static_cast<size_t>(r)];
+      const int64_t step = sees_all(row) ? plan_.heads_per_item : 1;
+      if (sees_all(row)) std::fill_n(visited, ceil_div(row.visible_keys, kPanel), uint8_t{1});
+      for (int64_t h = first_head; h < first_head + group_; h += step) {
+        int64_t blocks = row.visible_blocks;
+        if (!sees_all(row)) {
+          const auto list = list_of(h, r);
+          blocks = static_cast<int64_t>(list.size());
+          for (const int32_t b : list)
+            for (int64_t p = b * panels_per_block();
+                 p < std::min((b + 1) * panels_per_block(), unit.n_panels); ++p)
+              visited[p] = 1;
+        }
+        row_items_.push_back({&unit, r, h, step, blocks * step});
+      }
+    }
+  }
+
+  void pack(const PackItem& item) {
+    const Unit& unit = *item.unit;
+    const BlockRun& run = run_of(unit);
+    for (int64_t p = item.first_panel; p < item.first_panel + item.n_panels; ++p) {
+      const int64_t slot = unit.panel_offset + p;
+      if (!visited_[static_cast<size_t>(slot)]) continue;
+      const int64_t token = run.k_begin + p * kPanel;
+      plan_.kernel->pack({.k = a_.k.at(token, unit.kv_head),
+                          .v = a_.v.at(token, unit.kv_head),
+                          .dtype = a_.k.dtype,
+                          .k_stride = a_.k.token_stride,
+                          .v_stride = a_.v.token_stride,
+                          .n_keys = static_cast<int>(std::min<int64_t>(kPanel, run.k_len - p * kPanel)),
+                          .keys = packed_.keys + slot * plan_.kernel->key_bytes,
+                          .values = packed_.values + slot * plan_.kernel->value_bytes,
+                          .finite = packed_.finite + slot});
+    }
+  }
+
+  void attend(const RowItem& item, std::byte* scratch) const {
+    const Unit& unit = *item.unit;
+    const Row& row = a_.rows.rows[static_cast<size_t>(item.row)];
+    RowJob job{.q = a_.q.at(row.q_begin, item.q_head),
+               .q_dtype = a_.q.dtype,
+               .q_stride = a_.q.token_stride,
+               .q_head_stride = a_.q.head_stride,
+               .q_count = row.q_count,
+               .n_heads = static_cast<int>(item.n_heads),
+               .factor = a_.scale * std::numbers::log2e_v<float>,
+               .keys = packed_.keys + unit.panel_offset * plan_.kernel->key_bytes,
+               .values = packed_.values + unit.panel_offset * plan_.kernel->value_bytes,
+               .finite = packed_.finite + unit.panel_offset,
+               .n_blocks = row.visible_blocks,
+               .panels_per_block = static_cast<int>(panels_per_block()),
+               .diagonal = row.diagonal,
+               .position = row.position,
+               .visible_keys = row.visible_keys,
+               .out = a_.out.at(row.q_begin, item.q_head),
+               .out_dtype = a_.out.dtype,
+               .out_stride = a_.out.token_stride,
+               .out_head_stride = a_.out.head_stride,
+               .lse_head_stride = a_.q.tokens};
+    if (a_.lse_log2 != nullptr) job.lse = a_.lse_log2 + item.q_head * a_.q.tokens + row.q_begin;
+    if (!sees_all(row)) {
+      const auto list = list_of(item.q_head, item.row);
+      job.blocks = list.data();
+      job.n_blocks = static_cast<int64_t>(list.size());
+    }
+    plan_.kernel->attend(job, scratch);
+  }
+
+  const BlockRun& run_of(const Unit& unit) const {
+    const Row& row = a_.rows.rows[static_cast<size_t>(unit.first_row)];
+    return a_.rows.runs[static_cast<size_t>(row.sequence)];
+  }
+
+  const AttendArgs& a_;
+  Exec& exec_;
+  const Plan& plan_;
+  Packed packed_;
+  int64_t group_;  // query heads per KV head
+  std::vector<uint8_t> visited_;
+  std::vector<PackItem> pack_items_;
+  std::vector<RowItem> row_items_;
+};
+
+Status run(const AttendArgs& args, Exec& exec) {
+  const Plan plan = choose({.rows = args.rows,
+                            .isa = exec.isa,
+                            .head_dim = args.q.head_dim,
+                            .q_heads = args.q.heads,
+                            .kv_heads = args.k.heads,
+                            .threads = exec.threads()});
+  std::byte* packed = exec.workspace.shared(plan.shared_bytes());
+  if (packed == nullptr || !exec.workspace.reserve_threads(exec.threads(), plan.kernel->scratch_bytes))
+    return {Code::kOutOfMemory,
+            "attend: " + std::to_string(plan.shared_bytes()) +
+                " bytes for packed keys and values could not be had; free some or use fewer threads"};
+  Launch launch(args, exec, plan, packed);
+  for (const Batch& batch : plan.batches) RR_TRY(launch.run(batch));
+  return {};
+}
+
+}  // namespace
+
+Status attend(const AttendArgs& args, Exec& exec) {
+  RR_TRY(supports(exec.isa, args.q.head_dim));
+  try {
+    return run(args, exec);
+  } catch (const std::bad_alloc&) {
+    return {Code::kOutOfMemory, "attend: memory for the list of work items could not be had"};
+  }
+}
+
+}  // namespace routerelay::cpu

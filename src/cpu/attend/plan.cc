@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/attend/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cpu/isa/tile.h"
+
+namespace routerelay::cpu {
+namespace {
+
+const Kernel* find(Isa isa, int64_t head_dim) {
+  switch (isa) {
+    case Isa::kScalar:
+      return find_scalar(head_dim);
+    case Isa::kAvx2:
+      return find_avx2(head_dim);
+    case Isa::kAvx512:
+      return find_avx512(head_dim);
+    case Isa::kAvx512Bf16:
+      return find_avx512bf16(head_dim);
+    case Isa::kAmxBf16:
+      return find_amx(head_dim);
+  }
+  return nullptr;
+}
+
+std::vector<Unit> units_of(const PlanArgs& a) {
+  std::vector<Unit> units;
+  const auto& rows = a.rows.rows;
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    int64_t visible_keys = 0;
+    for (end = begin; end < rows.size() && rows[end].sequence == rows[begin].sequence; ++end)
+      visible_keys = std::max(visible_keys, rows[end].visible_keys);
+    for (int64_t h = 0; h < a.kv_heads; ++h)
+      units.push_back({.first_row = static_cast<int64_t>(begin),
+                       .n_rows = static_cast<int64_t>(end - begin),
+                       .kv_head = h,
+                       .n_panels = ceil_div(visible_keys, kPanel)});
+  }
+  return units;
+}
+
+// Fills batches greedily, in order, up to one KV head of the longest sequence per thread.
+void batch_units(int threads, Plan& plan) {
+  int64_t longest = 0;
+  for (const Unit& u : plan.units) longest = std::max(longest, u.n_panels);
+  const int64_t limit = longest * threads;
+  int64_t used = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(plan.units.size()); ++i) {
+    Unit& unit = plan.units[static_cast<size_t>(i)];
+    if (plan.batches.empty() || used + unit.n_panels > limit) {
+      plan.batches.push_back({.first_unit = i});
+      used = 0;
+    }
+    unit.panel_offset = used;
+    used += unit.n_panels;
+    ++plan.batches.back().n_units;
+    plan.max_panels = std::max(plan.max_panels, used);
+  }
+}
+
+// A pass over the keys serves several query heads of a group as long as every thread still finds plenty of items.
+int heads_per_item(const PlanArgs& a, const Plan& plan) {
+  constexpr int64_t kItemsPerThread = 8;  // the last item to finish then idles the others for a few per cent
+  const int64_t group = a.q_heads / a.kv_heads;
+  int64_t units_at_once = 1, rows = 0;
+  for (const Batch& b : plan.batches) units_at_once = std::max(units_at_once, b.n_units);
+  for (const Unit& u : plan.units) rows = std::max(rows, u.n_rows);
+  int64_t best = 1;
+  for (int64_t heads = 1; heads <= group && heads * a.rows.q_block <= kMaxItemRows; ++heads)
+    if (group % heads == 0 && rows * units_at_once * (group / heads) >= kItemsPerThread * a.threads)
+      best = heads;
+  return static_cast<int>(best);
+}
+
+}  // namespace
+
+int64_t Plan::shared_bytes() const {
+  // + 1 byte per panel: whether its values are finite.
+  return max_panels * (kernel->key_bytes + kernel->value_bytes + 1);
+}
+
+Status supports(Isa isa, int64_t head_dim) {
+  if (find(isa, head_dim) != nullptr) return {};
+  std::vector<int> legal;
+#define RR_ATTEND(name, D) \
+  if (Isa::name == isa) legal.push_back(D);
+#include "cpu/attend/configs.def"
+#undef RR_ATTEND
+  return {Code::kUnsupported,
+          fmt::format("attend: head_dim is {}; isa {} has {}; pad the head or add a line to "
+                      "src/cpu/attend/configs.def",
+                      head_dim, name_of(isa), fmt::join(legal, ", "))};
+}
+
+Plan choose(const PlanArgs& args) {
+  Plan plan;
+  plan.kernel = find(args.isa, args.head_dim);
+  plan.units = units_of(args);
+  batch_units(args.threads, plan);
+  plan.heads_per_item = heads_per_item(args, plan);
+  return plan;
+}
+
+int64_t workspace_bytes(const PlanArgs& args) {
+  const Plan plan = choose(args);
+  return plan.shared_bytes() + args.threads * plan.kernel->scratch_bytes;
+}
+
+}  // namespace routerelay::cpu

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two bf16 tiles share: packing into pairs (VNNI), the softmax whose p is bf16, and the row ends.
+#pragma once
+
+#include "cpu/isa/vec_avx512.h"
+
+namespace routerelay::cpu {
+namespace {
+
+template <int kStep>
+struct Bf16Packing {
+  using Elem = uint16_t;
+  static constexpr int kRowStep = kStep;
+  static constexpr int kLanes = SoftmaxRow512::kLanes;
+  // Rows and key panels end on a whole tile of 32: AMX has no shorter one without another configuration.
+  static constexpr int pitch(int D) { return (D + 31) / 32 * 32; }
+
+  static void pack_keys(const std::byte* k, DType dtype, int64_t token_stride, int n, int D, uint16_t* out) {
+    with_dtype(dtype, [&]<DType kType>() {
+      const int64_t step = token_stride * dtype_bytes(kType);
+      for (int j = 0; j < kPanel; j += 16)
+        for (int d = 0; d < D; d += 32) {
+          __m512i r[16];  // 16 keys x 16 pairs of head_dim: a pair is one 32-bit element of the transpose
+          for (int i = 0; i < 16; ++i)
+            r[i] = j + i < n ? load32<kType>(k + (j + i) * step + d * dtype_bytes(kType), D - d)
+                             : _mm512_setzero_si512();
+          transpose16(r);
+          for (int i = 0; i < 16; ++i) _mm512_store_si512(out + ((d / 2 + i) * kPanel + j) * 2, r[i]);
+        }
+    });
+  }
+
+  static bool pack_values(const std::byte* v, DType dtype, int64_t token_stride, int n, int D,
+                          uint16_t* out) {
+    return with_dtype(dtype, [&]<DType kType>() {
+      const int64_t step = token_stride * dtype_bytes(kType);
+      const __m512i exponent = _mm512_set1_epi16(0x7f80);
+      __mmask32 bad = 0;
+      for (int j = 0; j < kPanel; j += 2)
+        for (int d = 0; d < D; d += 16) {
+          const std::byte* even = v + j * step + d * dtype_bytes(kType);
+          const __m512i low = j < n ? load16_u32<kType>(even) : _mm512_setzero_si512();
+          const __m512i high = j + 1 < n ? load16_u32<kType>(even + step) : _mm512_setzero_si512();
+          const __m512i pairs = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+          bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
+          _mm512_store_si512(out + (j / 2 * D + d) * 2, pairs);
+        }
+      return bad == 0;
+    });
+  }
+
+  static void clear_value(uint16_t* panel, int D, int key) {
+    for (int d = 0; d < D; ++d) panel[(key / 2 * D + d) * 2 + key % 2] = 0;
+  }
+
+  // The rows that fill M up to kRowStep are zero.
+  static void pack_rows(const std::byte* q, DType dtype, int64_t token_stride, int M, int D, float factor,
+                        uint16_t* out) {
+    with_dtype(dtype, [&]<DType kType>() {
+      const __m512 scale = _mm512_set1_ps(factor);
+      for (int i = 0; i < round_up(M, kRowStep); ++i)
+        for (int d = 0; d < pitch(D); d += 16) {
+          const bool inside = i < M && d < D;
+          const __m512 x =
+              inside ? load16<kType>(q + (i * token_stride + d) * dtype_bytes(kType)) : _mm512_setzero_ps();
+          _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * pitch(D) + d),
+                             (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(x, scale)));
+        }
+    });
+  }
+
+  static void softmax(const float* s, int M, uint16_t* p, float* max, float* sum, float* acc, int D) {
+    for (int i = 0; i < M; ++i) {
+      const float* row = s + i * kPanel;
+      const __m512 x[4] = {_mm512_load_ps(row), _mm512_load_ps(row + 16), _mm512_load_ps(row + 32),
+                           _mm512_load_ps(row + 48)};
+      if (SoftmaxRow512::moves(x, max[i]))
+        SoftmaxRow512::rescale(row, max + i, sum + i * kLanes, acc + i * D, D);
+      // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
+      const __m512 shift = _mm512_set1_ps(max[i] == -__builtin_inff() ? 0.0f : max[i]);
+      __m512 y[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) y[j] = exp2<4>(_mm512_sub_ps(x[j], shift));
+      _mm512_store_si512(p + i * kPanel, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
+      _mm512_store_si512(p + i * kPanel + 32, (__m512i)_mm512_cvtne2ps_pbh(y[3], y[2]));
+      const __m512 total = _mm512_add_ps(_mm512_add_ps(y[0], y[1]), _mm512_add_ps(y[2], y[3]));
+      _mm512_store_ps(sum + i * kLanes, _mm512_add_ps(_mm512_load_ps(sum + i * kLanes), total));
+    }
+  }
+
+  static void finish(const float* acc, float max, const float* sum, int D, std::byte* out, DType dtype,
+                     float* lse) {
+    SoftmaxRow512::finish(acc, max, sum, D, out, dtype, lse);
+  }
+  static float row_max(const float* s, int64_t n) {
+    return SoftmaxRow512::row_max(s, n);
+  }
+  static void exp2_sums(float* s, int64_t n, float max, float* sums) {
+    SoftmaxRow512::exp2_sums<4>(s, n, max, sums);
+  }
+
+ private:
+  // 32 elements as bf16, those from `left` on zero; left is a multiple of 16.
+  template <DType kType>
+  static __m512i load32(const std::byte* p, int left) {
+    if constexpr (kType == DType::kBF16)
+      return _mm512_maskz_loadu_epi16(left >= 32 ? ~__mmask32{0} : 0xffffu, p);
+    const __m512 high = left >= 32 ? load16<kType>(p + 16 * dtype_bytes(kType)) : _mm512_setzero_ps();
+    return (__m512i)_mm512_cvtne2ps_pbh(high, load16<kType>(p));
+  }
+
+  // 16 elements as bf16, each in the low half of a 32-bit element.
+  template <DType kType>
+  static __m512i load16_u32(const std::byte* p) {
+    if constexpr (kType == DType::kBF16)
+      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(load16<kType>(p)));
+  }
+};
+
+}  // namespace
+}  // namespace routerelay::cpu
