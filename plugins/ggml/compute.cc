@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "supports.h"
+#include "tally.h"
+
+namespace routerelay::ggml {
+namespace {
+
+// The attention nodes that are to be computed; a node without the flag only shapes the graph.
+std::vector<const HostTensor*> attention_nodes(const Host& host, Graph* graph) {
+  std::vector<const HostTensor*> nodes;
+  const int n = host.call.graph_n_nodes(graph);
+  for (int i = 0; i < n; ++i) {
+    const HostTensor* node = host.call.graph_node(graph, i);
+    if (node->op == host.op.flash_attn_ext && (node->flags & kFlagCompute) != 0) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+}  // namespace
+
+void Instance::set_threads(int threads) {
+  threads_ = plugin_.env.threads > 0 ? plugin_.env.threads : std::max(1, threads);
+}
+
+void Instance::set_abort(AbortCallback abort, void* data) {
+  abort_ = abort;
+  abort_data_ = data;
+}
+
+int32_t Instance::delegate(Graph* graph, Reason reason, const std::string& message) {
+  tally().delegated(reason, message);
+  return delegate_.compute(graph, threads_, abort_, abort_data_);
+}
+
+int32_t Instance::graph_compute(Graph* graph) {
+  const std::vector<const HostTensor*> nodes = attention_nodes(plugin_.host, graph);
+  std::vector<Request> requests(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    Reason reason = why_declined(*nodes[i], plugin_.claims);
+    if (reason == Reason::kNone) reason = make_request(*nodes[i], requests[i]);
+    if (reason != Reason::kNone) return delegate(graph, reason, "");
+  }
+  for (const Request& request : requests) {
+    const Status status = compute(request);
+    if (status.code() == Code::kAborted) return kStatusAborted;
+    // The host computes the split again from the start: its nodes depend on no output of their own.
+    if (!status.ok()) return delegate(graph, Reason::kEngine, status.message());
+  }
+  return kStatusSuccess;
+}
+
+Status Instance::ensure_engine() {
+  if (!engine_) {
+    Result<Engine> made = Engine::create({.threads = threads_});
+    if (!made.ok()) return made.status();
+    engine_.emplace(std::move(made).value());
+  }
+  if (engine_->threads() != threads_) RR_TRY(engine_->set_threads(threads_));
+  engine_->set_abort(abort_ == nullptr ? std::function<bool()>()
+                                       : [abort = abort_, data = abort_data_] { return abort(data); });
+  return {};
+}
+
+// Another length or place in the prompt is the next micro-batch. One of fewer rows than the one before is taken
+// for the prompt's end and computed densely: nothing else says so, and a false alarm costs only time.
+Status Instance::ensure_pass(const Request& request) {
+  const int64_t position = request.sequences.front().q_offset;
+  const bool same_batch = request.rows == pass_rows_ && position == pass_position_;
+  if (!same_batch) final_chunk_ = request.rows < pass_rows_;
+  // Layers that are unknown, or do not ascend, share no Pass.
+  if (!same_batch || !pass_ || request.layer <= pass_layer_) {
+    pass_.reset();
+    Result<Pass> begun = Pass::begin(*engine_, plugin_.options, {.final_chunk = final_chunk_});
+    if (!begun.ok()) return begun.status();
+    pass_.emplace(std::move(begun).value());
+    pass_rows_ = request.rows;
+    pass_position_ = position;
+  }
+  pass_layer_ = request.layer;
+  return {};
+}
+
+Status Instance::compute(const Request& request) {
+  const auto start = std::chrono::steady_clock::now();
+  RR_TRY(ensure_engine());
+  RR_TRY(ensure_pass(request));
+  RR_TRY(pass_->layer(request.args()));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  tally().taken(pass_->report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
+                engine_->threads(), seconds);
+  trace_.add(request);
+  return {};
+}
+
+}  // namespace routerelay::ggml

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call's mask lets each row see. Looked at on every call: hosts overwrite and shift cache cells without
+// notice, so nothing of an earlier call may be believed.
+#pragma once
+
+#include <cstdint>
+
+#include "reason.h"
+
+namespace routerelay::ggml {
+
+inline constexpr uint16_t kHalfZero = 0x0000, kHalfMinusInf = 0xfc00;
+
+// One stream of the mask: [rows, n_keys] f16.
+struct MaskView {
+  const uint16_t* data = nullptr;
+  int64_t rows = 0;
+  int64_t n_keys = 0;
+  int64_t row_stride = 0;  // elements
+};
+
+// A plain causal chunk: row r sees exactly the keys [0, first_visible + r).
+struct CausalChunk {
+  Reason reason = Reason::kNone;  // why the mask is none
+  int64_t first_visible = 0;      // keys that row 0 sees, at least 1
+  int64_t last_visible = 0;       // keys that the last row sees
+};
+
+// Reads every value once: a visible key is exactly 0, a hidden one exactly -inf.
+CausalChunk classify(const MaskView& mask);
+
+}  // namespace routerelay::ggml

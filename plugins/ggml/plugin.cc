@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two symbols that ggml asks a backend for. Loading never fails loudly: one line says why the plug-in stays out.
+#include "plugin.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "core/cpu_features.h"
+#include "device.h"
+#include "handshake.h"
+#include "say.h"
+#include "tally.h"
+
+#define RR_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace routerelay::ggml {
+namespace {
+
+// Also proves that this machine has what ROUTERELAY_ISA and ROUTERELAY_BACKEND ask for. Starts no thread.
+Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
+  if (!env().ok()) return env().status();
+  auto plugin = std::make_unique<Plugin>();
+  plugin->env = env().value();
+  Result<Options> options = Options::from_preset(plugin->env.preset);
+  if (!options.ok()) return options.status();
+  plugin->options = std::move(options).value();
+  const Result<Engine> engine = Engine::create({.threads = 1});
+  if (!engine.ok()) return engine.status();
+  Result<Host> host = find_host(caller, plugin->env.allow_untested);
+  if (!host.ok()) return host.status();
+  plugin->host = std::move(host).value();
+  RR_TRY(shake_hands(plugin->host, reinterpret_cast<const void*>(&prepare)));
+  plugin->claims.min_rows = plugin->env.min_rows;
+  plugin->claims.min_keys = plugin->env.min_kv.value_or(plugin->claims.min_keys);
+
+  const Engine& e = engine.value();
+  tally().begin({plugin->env.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
+                plugin->env.report);
+  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and more",
+                  plugin->env.preset, plugin->host.version, plugin->host.api, e.backend(), name_of(e.isa()),
+                  plugin->claims.min_rows));
+  return plugin;
+}
+
+// Hosts may load twice: the same host gets the same entry, another copy of ggml in the process gets none.
+Registry* load(const void* caller) {
+  static std::mutex mutex;
+  static const Plugin* loaded = nullptr;
+  const std::lock_guard lock(mutex);
+  if (loaded != nullptr) {
+    const Result<Host> host = find_host(caller, loaded->env.allow_untested);
+    if (host.ok() && host.value().call.version == loaded->host.call.version) return registry_entry(*loaded);
+    say("not used: already serving another copy of ggml in this process");
+    return nullptr;
+  }
+  Result<std::unique_ptr<Plugin>> prepared = prepare(caller);
+  if (!prepared.ok()) {
+    say("not used: " + prepared.status().message());
+    return nullptr;
+  }
+  loaded = prepared.value().release();
+  return registry_entry(*loaded);
+}
+
+// 0: the host skips us with a line of its own. Illegal variables pass here, so that init can say what is wrong.
+int score() {
+  if (!env().ok()) return 1;
+  if (env().value().preset == "off") return 0;
+  const bool has_kernels = best_isa() != Isa::kScalar || env().value().backend == "reference";
+  return has_kernels ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace routerelay::ggml
+
+RR_PLUGIN_EXPORT void* ggml_backend_init() {
+  const void* caller = __builtin_return_address(0);
+  try {
+    return routerelay::ggml::load(caller);
+  } catch (const std::exception& e) {
+    routerelay::ggml::say(std::string("not used: ") + e.what());
+    return nullptr;
+  }
+}
+
+RR_PLUGIN_EXPORT int ggml_backend_score() {
+  try {
+    return routerelay::ggml::score();
+  } catch (...) {
+    return 0;
+  }
+}

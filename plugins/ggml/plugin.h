@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was settled once, when the host loaded the plug-in, and what every part reads from then on.
+#pragma once
+
+#include "core/env.h"
+#include "host.h"
+#include "routerelay/options.hpp"
+#include "supports.h"
+
+namespace routerelay::ggml {
+
+struct Plugin {
+  Env env;
+  Options options;  // of env.preset
+  Host host;
+  Claims claims;
+};
+
+}  // namespace routerelay::ggml

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One attention node of the host in the engine's words: views of its tensors and one Sequence per stream.
+#pragma once
+
+#include <vector>
+
+#include "layout.h"
+#include "reason.h"
+#include "routerelay/engine.hpp"
+
+namespace routerelay::ggml {
+
+struct Request {
+  Tensor q, k, v;
+  MutableTensor out;
+  std::vector<Sequence> sequences;
+  float scale = 0;
+  int layer = -1;
+  int64_t rows = 0;  // query tokens per stream
+
+  LayerArgs args() const {
+    return {.q = q, .k = k, .v = v, .out = out, .sequences = sequences, .scale = scale, .layer = layer};
+  }
+};
+
+// Reads the node's mask. The node has passed why_declined; any other reason than kNone leaves it to the host.
+Reason make_request(const HostTensor& node, Request& request);
+
+// The layer index in the name of the cache that `keys` is a view of ("cache_k_l<index>"), or -1.
+int layer_of(const HostTensor& keys);
+
+}  // namespace routerelay::ggml

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supports.h"
+
+#include <algorithm>
+#include <array>
+
+namespace routerelay::ggml {
+namespace {
+
+constexpr std::array<int64_t, 5> kHeadDims = {64, 80, 96, 128, 256};
+// op_params: scale, max_bias, softcap, precision; from word 4 on only zero means "not in use" for every version.
+constexpr int kMaxBias = 1, kSoftcap = 2, kPrecision = 3, kFirstUnknown = 4, kParams = 16;
+
+// Bits that mean zero as a float: +0 only is what hosts write.
+bool is_zero(int32_t word) {
+  return word == 0;
+}
+
+Reason check_params(const HostTensor& node) {
+  if (!is_zero(node.op_params[kMaxBias])) return Reason::kAlibi;
+  if (!is_zero(node.op_params[kSoftcap])) return Reason::kSoftcap;
+  const int32_t precision = node.op_params[kPrecision];
+  if (precision != kPrecisionDefault && precision != kPrecisionF32) return Reason::kParams;
+  for (int i = kFirstUnknown; i < kParams; ++i)
+    if (node.op_params[i] != 0) return Reason::kParams;
+  return Reason::kNone;
+}
+
+bool contiguous(const HostTensor& t, size_t element) {
+  size_t expected = element;
+  for (int i = 0; i < 4; ++i) {
+    if (t.ne[i] != 1 && t.nb[i] != expected) return false;
+    expected *= static_cast<size_t>(t.ne[i]);
+  }
+  return true;
+}
+
+// [d, tokens, heads, streams] as one [tokens, heads, d] view: streams lie whole tokens apart.
+bool is_view(const HostTensor& t, size_t element) {
+  if (t.nb[0] != element || t.nb[1] == 0 || t.nb[1] % element != 0 || t.nb[2] % element != 0) return false;
+  return t.ne[3] == 1 || t.nb[3] % t.nb[1] == 0;
+}
+
+Reason check_shapes(const HostTensor& node) {
+  const HostTensor &q = *node.src[0], &k = *node.src[1], &v = *node.src[2];
+  const int64_t d = q.ne[0];
+  if (std::find(kHeadDims.begin(), kHeadDims.end(), d) == kHeadDims.end() || k.ne[0] != d || v.ne[0] != d)
+    return Reason::kHeadDim;
+  const bool heads = k.ne[2] > 0 && q.ne[2] % k.ne[2] == 0 && v.ne[2] == k.ne[2];
+  if (!heads) return Reason::kHeads;
+  const bool shapes = v.ne[1] == k.ne[1] && k.ne[3] == q.ne[3] && v.ne[3] == q.ne[3];
+  const bool out = node.ne[0] == d && node.ne[1] == q.ne[2] && node.ne[2] == q.ne[1] && node.ne[3] == q.ne[3];
+  const bool same_streams = q.ne[3] == 1 || k.nb[3] / k.nb[1] == v.nb[3] / v.nb[1];
+  if (!shapes || !out || !same_streams || !contiguous(node, 4) || !is_view(q, 4) || !is_view(k, 2) ||
+      !is_view(v, 2))
+    return Reason::kStrides;
+  return Reason::kNone;
+}
+
+Reason check_mask(const HostTensor& node) {
+  const HostTensor* mask = node.src[3];
+  const HostTensor &q = *node.src[0], &k = *node.src[1];
+  if (mask == nullptr || mask->type != kTypeF16 || !contiguous(*mask, 2)) return Reason::kNoMask;
+  const bool fits = mask->ne[0] == k.ne[1] && mask->ne[1] >= q.ne[1] && mask->ne[2] == 1 &&
+                    (mask->ne[3] == 1 || mask->ne[3] == q.ne[3]);
+  return fits ? Reason::kNone : Reason::kNoMask;
+}
+
+}  // namespace
+
+Reason why_declined(const HostTensor& node, const Claims& claims) {
+  const HostTensor *q = node.src[0], *k = node.src[1], *v = node.src[2];
+  if (q == nullptr || k == nullptr || v == nullptr) return Reason::kParams;
+  if (q->ne[1] < claims.min_rows) return Reason::kFewRows;
+  if (k->ne[1] < claims.min_keys) return Reason::kFewKeys;
+  if (q->type != kTypeF32 || node.type != kTypeF32 || k->type != kTypeF16 || v->type != kTypeF16)
+    return Reason::kTypes;
+  if (node.src[4] != nullptr) return Reason::kSinks;
+  if (const Reason r = check_params(node); r != Reason::kNone) return r;
+  if (const Reason r = check_shapes(node); r != Reason::kNone) return r;
+  return check_mask(node);
+}
+
+}  // namespace routerelay::ggml

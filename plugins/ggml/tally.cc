@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tally.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "say.h"
+
+namespace routerelay::ggml {
+namespace {
+
+void add(LayerReport& sum, const LayerReport& r) {
+  sum.layer = r.layer;
+  sum.dense = sum.dense && r.dense;
+  sum.relayed |= r.relayed;
+  sum.auto_off |= r.auto_off;
+  sum.rows += r.rows;
+  sum.routed_rows += r.routed_rows;
+  sum.kept_rows += r.kept_rows;
+  sum.visible_blocks += r.visible_blocks;
+  sum.visited_blocks += r.visited_blocks;
+  sum.routed_visible_blocks += r.routed_visible_blocks;
+  sum.routed_visited_blocks += r.routed_visited_blocks;
+  sum.scored_blocks += r.scored_blocks;
+  sum.screened_blocks += r.screened_blocks;
+  sum.swaps += r.swaps;
+  sum.survivors += r.survivors;
+  for (size_t i = 0; i < kCauses; ++i) sum.rows_by_cause[i] += r.rows_by_cause[i];
+  sum.audited_rows += r.audited_rows;
+  sum.audited_id_recall += r.audited_id_recall;
+  sum.audited_mass_recall += r.audited_mass_recall;
+  sum.summarize_us += r.summarize_us;
+  sum.relay_us += r.relay_us;
+  sum.route_us += r.route_us;
+  sum.attend_us += r.attend_us;
+  sum.summary_bytes = std::max(sum.summary_bytes, r.summary_bytes);
+  sum.workspace_bytes = std::max(sum.workspace_bytes, r.workspace_bytes);
+  sum.kv_bytes_16bit = std::max(sum.kv_bytes_16bit, r.kv_bytes_16bit);
+}
+
+template <class Counts>
+nlohmann::json by_reason(const Counts& counts) {
+  nlohmann::json out = nlohmann::json::object();
+  for (size_t i = 0; i < kReasons; ++i)
+    if (const int64_t n = counts[i]; n > 0) out[kReasonNames[i]] = n;
+  return out;
+}
+
+// Beside the target and renamed over it, so that a reader never sees half a report.
+bool write_file(const std::string& path, const std::string& text) {
+  const std::string partial = path + ".partial";
+  std::FILE* file = std::fopen(partial.c_str(), "w");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && written && std::rename(partial.c_str(), path.c_str()) == 0) return true;
+  std::remove(partial.c_str());
+  return false;
+}
+
+}  // namespace
+
+void Tally::begin(TallyHead head, std::string target) {
+  const std::lock_guard lock(mutex_);
+  head_ = std::move(head);
+  target_ = std::move(target);
+}
+
+void Tally::delegated(Reason reason, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  ++delegated_[static_cast<size_t>(reason)];
+  if (message.empty() || !engine_message_.empty()) return;
+  engine_message_ = message;
+  say("left to the host: " + message);
+}
+
+void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds) {
+  const std::lock_guard lock(mutex_);
+  ++calls_;
+  query_rows_ += query_rows;
+  seconds_ += seconds;
+  threads_ = threads;
+  const auto [it, first] = layers_.try_emplace(layer.layer);
+  if (first) it->second.dense = true;
+  add(it->second, layer);
+  ++layer_calls_[layer.layer];
+}
+
+std::string Tally::to_json() const {
+  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
+  for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
+  nlohmann::json out = nlohmann::json::parse(sums.to_json());
+  for (nlohmann::json& layer : out["layers"]) layer["calls"] = layer_calls_.at(layer["layer"].get<int>());
+  out["version"] = RR_VERSION;
+  out["host"] = {{"ggml", head_.ggml_version}, {"api", head_.api}};
+  out["calls"] = calls_;
+  out["query_rows"] = query_rows_;
+  out["seconds"] = seconds_;
+  out["declined"] = by_reason(declined_);
+  out["delegated"] = by_reason(delegated_);
+  if (!engine_message_.empty()) out["engine_message"] = engine_message_;
+  return out.dump() + "\n";
+}
+
+std::string Tally::to_text() const {
+  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
+  for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
+  return fmt::format("{} attention calls taken in {:.2f} s, density {:.3f}; handed back {}; not claimed {}",
+                     calls_, seconds_, sums.model_density(), by_reason(delegated_).dump(),
+                     by_reason(declined_).dump());
+}
+
+void Tally::flush() {
+  const std::lock_guard lock(mutex_);
+  if (target_.empty()) return;
+  if (target_ == "1") return say(to_text());
+  if (!write_file(target_, to_json()))
+    say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
+}
+
+Tally& tally() {
+  static Tally* const one = new Tally;
+  return *one;
+}
+
+}  // namespace routerelay::ggml

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plug-in did in this process: calls taken, declined and handed back by reason, blocks and seconds.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "reason.h"
+#include "routerelay/report.hpp"
+
+namespace routerelay::ggml {
+
+// What a report says beside its counts.
+struct TallyHead {
+  std::string preset, backend, isa, ggml_version;
+  int32_t api = 0;
+};
+
+class Tally {
+ public:
+  // `target`: empty reports nothing, "1" a text on stderr, anything else is a file that gets one JSON object.
+  void begin(TallyHead head, std::string target);
+  // supports_op said no. Hosts ask many times for one call, so this counts questions.
+  void declined(Reason reason) {
+    declined_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+  // A claimed call went to the host. The first message of kEngine is kept, and said once.
+  void delegated(Reason reason, const std::string& message);
+  // A claimed call was computed.
+  void taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds);
+  // Writes what is counted so far, a file whole or not at all.
+  void flush();
+
+ private:
+  std::string to_json() const;
+  std::string to_text() const;
+
+  mutable std::mutex mutex_;
+  TallyHead head_;
+  std::string target_;
+  std::array<std::atomic<int64_t>, kReasons> declined_{};
+  std::array<int64_t, kReasons> delegated_{};
+  std::string engine_message_;
+  int64_t calls_ = 0, query_rows_ = 0;
+  double seconds_ = 0;
+  int threads_ = 0;
+  std::map<int, LayerReport> layers_;  // summed over calls, by layer index
+  std::map<int, int64_t> layer_calls_;
+};
+
+// One per process, never destroyed: the host may count until the very end.
+Tally& tally();
+
+}  // namespace routerelay::ggml

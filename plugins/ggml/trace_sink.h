@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// ROUTERELAY_TRACE: writes the q, k and v of the first prompt that was taken, chosen layers only, as a trace.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "request.h"
+#include "routerelay/trace.hpp"
+
+namespace routerelay::ggml {
+
+class TraceSink {
+ public:
+  // An empty path writes nothing; no layers means every layer.
+  void begin(std::string path, std::vector<int> layers);
+  // The next micro-batch of a layer. A failure is said once and ends the trace; inference goes on.
+  void add(const Request& request);
+  // Completes the file, if anything was added. Later rows are not traced.
+  void finish();
+
+ private:
+  Status add_rows(const Request& request);
+  void finish_locked();
+
+  std::mutex mutex_;
+  std::string path_;  // empty: nothing to do, or done
+  std::vector<int> layers_;
+  std::optional<TraceWriter> writer_;
+  int64_t first_position_ = 0;
+};
+
+}  // namespace routerelay::ggml
