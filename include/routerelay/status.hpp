@@ -57,7 +57,7 @@ class [[nodiscard]] Result {
 }  // namespace routerelay
 
 // Returns early with the status of `expr` when it failed.
-#define RR_TRY(expr)                                                                \
-  do {                                                                              \
-    if (::routerelay::Status rr_status = (expr); !rr_status.ok()) return rr_status; \
+#define RR_TRY(expr)                                                             \
+  do {                                                                           \
+    if (::routerelay::Status rr_tried = (expr); !rr_tried.ok()) return rr_tried; \
   } while (0)
