@@ -83,6 +83,11 @@ int64_t Plan::shared_bytes() const {
   return max_panels * (kernel->key_bytes + kernel->value_bytes + 1);
 }
 
+Isa isa_for(Isa isa, DType kv_dtype) {
+  const bool bf16_tile = isa == Isa::kAvx512Bf16 || isa == Isa::kAmxBf16;
+  return bf16_tile && kv_dtype == DType::kF32 ? Isa::kAvx512 : isa;
+}
+
 Status supports(Isa isa, int64_t head_dim) {
   if (find(isa, head_dim) != nullptr) return {};
   std::vector<int> legal;
