@@ -9,7 +9,8 @@ install(DIRECTORY include/routerelay TYPE INCLUDE)
 install(FILES LICENSE TYPE DOC)
 foreach(program routerelay_cli ggml-routerelay)
   if(TARGET ${program})
-    install(TARGETS ${program})
+    # Said in full: a module, which the plug-in is, has no default place.
+    install(TARGETS ${program} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
 
