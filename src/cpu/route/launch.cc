@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/policy/route_rows.h"
+#include "cpu/route/route.h"
+#include "cpu/route/scorer.h"
+
+namespace routerelay::cpu {
+
+Status route(const RouteArgs& a, Exec& exec) {
+  const auto costly = make_scorer({a.q, a.k, a.rows, a.summary, a.options.router, a.scale}, exec.isa);
+  return route_rows(a, *costly, exec);
+}
+
+}  // namespace routerelay::cpu

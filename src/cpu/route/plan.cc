@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/route/plan.h"
+
+#include <algorithm>
+
+#include "cpu/isa/tile.h"
+
+namespace routerelay::cpu {
+
+RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
+  RouterPlan p;
+  switch (a.router.kind) {
+    case Router::kSub:
+      // The summary's own group size: screen's cheap router takes what is there.
+      p.keys_per_column = a.rows.k_block / std::max(1, a.subs_per_block);
+      p.vectors_per_row = static_cast<int>(ceil_div(a.rows.q_block, a.router.sub_q));
+      break;
+    case Router::kAntidiag:
+      p.keys_per_column = p.pieces = a.router.stride;
+      p.vectors_per_row = static_cast<int>(ceil_div(a.rows.q_block, a.router.stride));
+      break;
+    default:
+      p.vectors_per_row = a.router.samples;
+  }
+  const int D = static_cast<int>(a.head_dim);
+  PanelShape& shape = p.shape;
+  shape.columns_per_block = a.rows.k_block / p.keys_per_column;
+  shape.blocks_per_slot = std::max(1, kPanel / shape.columns_per_block);
+  shape.panels_per_slot = std::max(1, shape.columns_per_block / kPanel);
+  // Pieces are padded one by one: each is packed like a head of its own.
+  shape.length = p.pieces == 1 ? D : p.pieces * kernel.pitch(D);
+  p.vector_bytes = int64_t{kernel.pitch(shape.length)} * kernel.elem_bytes;
+  shape.panel_bytes = kPanel * p.vector_bytes;
+  p.max_vectors =
+      std::clamp(a.group * p.vectors_per_row, p.vectors_per_row, std::max(kMaxVectors, p.vectors_per_row));
+  p.n_slots = ceil_div(a.rows.n_blocks, shape.blocks_per_slot);
+  const int64_t chunks = ceil_div(p.n_slots, kChunkPanels / shape.panels_per_slot);
+  p.sum_pitch = round_up(p.n_slots * shape.blocks_per_slot, 16);
+  p.shift_pitch = round_up(chunks, 16);
+  return p;
+}
+
+ThreadLayout ThreadLayout::of(const RouterPlan& p, const SoftmaxKernel& kernel, int64_t head_dim) {
+  ThreadLayout l;
+  const auto take = [&l](int64_t bytes) {
+    const int64_t at = l.bytes;
+    l.bytes += round_up(bytes, 64);
+    return at;
+  };
+  const int64_t V = p.max_vectors, padded = V + kernel.row_step, f32 = sizeof(float);
+  l.vectors = take(padded * p.vector_bytes);
+  l.s = take(padded * kChunkPanels * kPanel * f32);
+  l.spill = take(kernel.row_step > 1 ? padded * kPanel * f32 : 0);
+  l.sums = take(V * p.sum_pitch * f32);
+  l.shifts = take(V * p.shift_pitch * f32);
+  l.next = take(V * static_cast<int64_t>(sizeof(int64_t)));
+  l.filled = take(V * static_cast<int64_t>(sizeof(int)));
+  l.progress = take(V * static_cast<int64_t>(sizeof(SoftmaxProgress)));
+  l.limits = take(V * static_cast<int64_t>(sizeof(int64_t)));
+  l.patch = take(V * f32);
+  // A panel's worth of tokens in their own type while packing; a query group in f32 and its mean while scoring.
+  l.tokens = take((2 * kPanel + 2) * head_dim * f32);
+  return l;
+}
+
+}  // namespace routerelay::cpu

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands for the keys of a KV head -> panels: the keys themselves (sampled), the summary's means (sub), or groups
+// of keys laid end to end (antidiag).
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/isa/tile.h"
+#include "cpu/route/softmax_scorer.h"
+
+namespace routerelay::cpu {
+namespace {
+
+// The sequence that a block of the call belongs to.
+const BlockRun& run_of(const Rows& rows, int64_t block) {
+  const auto after =
+      std::upper_bound(rows.runs.begin(), rows.runs.end(), block,
+                       [](int64_t b, const BlockRun& run) { return b < run.first_block + run.n_blocks; });
+  return *after;
+}
+
+}  // namespace
+
+// Head_dim elements of `piece` of a column of `block`; null when there is no such token.
+const std::byte* SoftmaxScorer::column_token(int kv_head, int64_t block, int column, int piece) const {
+  if (block >= a_.rows.n_blocks) return nullptr;
+  if (a_.router.kind == Router::kSub) {
+    const int64_t mean = (kv_head * a_.summary.n_blocks + block) * plan_.shape.columns_per_block + column;
+    return reinterpret_cast<const std::byte*>(a_.summary.sub_means.data() + mean * a_.summary.head_dim);
+  }
+  const BlockRun& run = run_of(a_.rows, block);
+  const int64_t token = (block - run.first_block) * a_.rows.k_block + column * plan_.keys_per_column + piece;
+  return token < run.k_len ? a_.k.at(run.k_begin + token, kv_head) : nullptr;
+}
+
+void SoftmaxScorer::pack_slot(int kv_head, int64_t slot, std::byte* tokens, std::byte* out) const {
+  const PanelShape& shape = plan_.shape;
+  const DType dtype = a_.router.kind == Router::kSub ? DType::kBF16 : a_.k.dtype;
+  const int D = static_cast<int>(a_.k.head_dim), B = shape.blocks_per_slot;
+  const int64_t token_bytes = D * dtype_bytes(dtype), piece_bytes = shape.panel_bytes / plan_.pieces;
+  for (int panel = 0; panel < shape.panels_per_slot; ++panel)
+    for (int piece = 0; piece < plan_.pieces; ++piece, out += piece_bytes) {
+      // Gathered first, because columns are interleaved and strided. Costs a copy within L1 per key and layer: below a
+      // thousandth of dense attention.
+      for (int x = 0; x < kPanel; ++x) {
+        const std::byte* from = column_token(kv_head, slot * B + x % B, panel * kPanel / B + x / B, piece);
+        if (from != nullptr)
+          std::memcpy(tokens + x * token_bytes, from, static_cast<size_t>(token_bytes));
+        else
+          std::memset(tokens + x * token_bytes, 0, static_cast<size_t>(token_bytes));
+      }
+      kernel_.pack_keys(tokens, dtype, D, kPanel, D, out);
+    }
+}
+
+}  // namespace routerelay::cpu

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/route/softmax_scorer.h"
+
+#include <string>
+
+namespace routerelay::cpu {
+
+SoftmaxScorer::SoftmaxScorer(const ScorerArgs& args, const SoftmaxKernel& kernel,
+                             const PairKernel& pair_kernel)
+    : a_(args),
+      kernel_(kernel),
+      pair_kernel_(pair_kernel),
+      plan_(plan_router({args.router, args.rows, args.q.head_dim, args.summary.subs_per_block,
+                         static_cast<int>(args.q.heads / args.k.heads)},
+                        kernel)),
+      layout_(ThreadLayout::of(plan_, kernel, args.q.head_dim)) {}
+
+Status SoftmaxScorer::begin_heads(int kv_first, int kv_count, Exec& exec) {
+  const int64_t shared = kv_count * plan_.head_bytes();
+  panels_ = exec.workspace.shared(shared);
+  if (panels_ == nullptr || !exec.workspace.reserve_threads(exec.threads(), layout_.bytes))
+    return {Code::kOutOfMemory, "route: " + std::to_string(shared + exec.threads() * layout_.bytes) +
+                                    " bytes for packed keys and scratch could not be had; use fewer threads"};
+  workspace_ = &exec.workspace;
+  kv_first_ = kv_first;
+  jobs_.resize(static_cast<size_t>(exec.threads()));
+  const int64_t slot_bytes = plan_.shape.panels_per_slot * plan_.shape.panel_bytes;
+  return exec.for_each(kv_count * plan_.n_slots, [&](int thread, int64_t i) {
+    pack_slot(kv_first + static_cast<int>(i / plan_.n_slots), i % plan_.n_slots,
+              exec.workspace.thread(thread) + layout_.tokens, panels_ + i * slot_bytes);
+  });
+}
+
+void SoftmaxScorer::score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) {
+  Job& job = jobs_[static_cast<size_t>(thread)];
+  job.base = workspace_->thread(thread);
+  for (const ScoreRequest& request : requests) {
+    if (job.n_vectors + plan_.vectors_per_row > plan_.max_vectors) run(kv_head, job);
+    add_request(a_.rows.rows[static_cast<size_t>(row)], kv_head, request, job);
+  }
+  run(kv_head, job);
+}
+
+void SoftmaxScorer::run(int kv_head, Job& job) const {
+  const auto at = [&job]<class T>(int64_t offset, T*) { return reinterpret_cast<T*>(job.base + offset); };
+  constexpr float* kFloats = nullptr;
+  kernel_.score({.shape = plan_.shape,
+                 .panels = panels_ + (kv_head - kv_first_) * plan_.head_bytes(),
+                 .vectors = job.base + layout_.vectors,
+                 .n_vectors = job.n_vectors,
+                 .limits = at(layout_.limits, static_cast<int64_t*>(nullptr)),
+                 .patch = at(layout_.patch, kFloats),
+                 .requests = job.requests.data(),
+                 .n_requests = static_cast<int>(job.requests.size()),
+                 .scratch = {.s = at(layout_.s, kFloats),
+                             .spill = at(layout_.spill, kFloats),
+                             .sums = at(layout_.sums, kFloats),
+                             .shifts = at(layout_.shifts, kFloats),
+                             .next = at(layout_.next, static_cast<int64_t*>(nullptr)),
+                             .filled = at(layout_.filled, static_cast<int*>(nullptr)),
+                             .progress = at(layout_.progress, static_cast<SoftmaxProgress*>(nullptr)),
+                             .sum_pitch = plan_.sum_pitch,
+                             .shift_pitch = plan_.shift_pitch}});
+  job.n_vectors = 0;
+  job.requests.clear();
+}
+
+}  // namespace routerelay::cpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// sub, sampled and antidiag: each packs what stands for a KV head's keys into panels, once per layer and head, and what
+// stands for a row's queries into vectors; the kernel does the rest the same way for all three.
+#pragma once
+
+#include <vector>
+
+#include "cpu/route/plan.h"
+#include "cpu/route/scorer.h"
+
+namespace routerelay::cpu {
+
+class SoftmaxScorer final : public RowScorer {
+ public:
+  SoftmaxScorer(const ScorerArgs& args, const SoftmaxKernel& kernel, const PairKernel& pair_kernel);
+
+  Status begin_heads(int kv_first, int kv_count, Exec& exec) override;
+  void score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) override;
+
+ private:
+  // The job that a thread is collecting.
+  struct Job {
+    std::byte* base = nullptr;
+    int n_vectors = 0;
+    std::vector<SoftmaxRequest> requests;
+  };
+
+  // softmax_pack.cc
+  void pack_slot(int kv_head, int64_t slot, std::byte* tokens, std::byte* out) const;
+  const std::byte* column_token(int kv_head, int64_t block, int column, int piece) const;
+
+  // softmax_vectors.cc: vectors, limits and patches of one row and head, behind those of `job`.
+  void add_request(const Row& row, int kv_head, const ScoreRequest& request, Job& job) const;
+  void add_sampled(const Row& row, int q_head, Job& job) const;
+  void add_groups(const Row& row, int q_head, Job& job) const;
+  void add_antidiagonals(const Row& row, int kv_head, int q_head, SoftmaxRequest& request, Job& job) const;
+  float patched_score(const Row& row, int kv_head, int q_head, int32_t group) const;
+  void add_vector(const Row& row, int32_t last_query, Job& job) const;
+  std::byte* next_vector(Job& job) const {
+    return job.base + layout_.vectors + job.n_vectors * plan_.vector_bytes;
+  }
+
+  void run(int kv_head, Job& job) const;
+
+  ScorerArgs a_;
+  const SoftmaxKernel& kernel_;
+  const PairKernel& pair_kernel_;
+  RouterPlan plan_;
+  ThreadLayout layout_;
+  std::byte* panels_ = nullptr;  // [kv_count][plan_.head_bytes()]
+  int kv_first_ = 0;
+  Workspace* workspace_ = nullptr;
+  std::vector<Job> jobs_;  // [threads]
+};
+
+}  // namespace routerelay::cpu

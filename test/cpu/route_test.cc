@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's scores and routes against the reference's: every router on every ISA, odd lengths, heads, offsets and
+// blocks, candidates as well as whole rows, broken input.
+#include "cpu/route/route.h"
+
+#include <gtest/gtest.h>
+
+#include "core/cpu_features.h"
+#include "cpu/route/scorer.h"
+#include "cpu/route_case.h"
+#include "reference/reference.h"
+#include "reference/scorer.h"
+#include "support/exec.h"
+#include "support/problem.h"
+#include "support/status.h"
+
+namespace routerelay {
+namespace {
+
+using support::Problem;
+using support::ProblemArgs;
+using support::RouteCase;
+using support::TestExec;
+
+constexpr Router kRouters[] = {Router::kCentroid, Router::kSub, Router::kSampled,
+                               Router::kAntidiag, Router::kBox, Router::kBall};
+
+class RouteTest : public ::testing::TestWithParam<std::tuple<Isa, Router>> {
+ protected:
+  void SetUp() override {
+    if (!isa_available(isa())) GTEST_SKIP() << "this machine has no " << name_of(isa());
+  }
+  Isa isa() const { return std::get<0>(GetParam()); }
+  Router router() const { return std::get<1>(GetParam()); }
+  Options options(int block = 64) const {
+    Options o = Options::from_preset("balanced").value();
+    o.router.kind = router();
+    o.relay.mode = Relay::kOff;
+    o.q_block = o.k_block = block;
+    return o;
+  }
+};
+
+// Each requests' blocks: all of them, or the ones that `asked(head, block)` names.
+template <class Asked>
+void expect_scores(const Problem& p, const Options& o, Isa isa, const Asked& asked) {
+  RouteCase c(p, o);
+  support::ScoreTable want(c, asked), got(c, asked);
+  reference::Scorer reference(p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale);
+  want.fill(reference, isa, 1);
+  const auto scorer = cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa);
+  got.fill(*scorer, isa, 2);
+  got.expect_near(want, support::score_tolerance(o.router.kind, isa));
+}
+
+const auto kAll = [](int, int32_t) { return true; };
+const auto kSome = [](int head, int32_t block) { return (block * 7 + head * 3) % 5 < 2; };
+
+TEST_P(RouteTest, ScoresMatchTheReferenceAtOddLengths) {
+  for (const int64_t tokens : {0, 1, 63, 64, 65, 127, 1000})
+    for (const int block : {64, 128}) {
+      SCOPED_TRACE(testing::Message() << tokens << " tokens, blocks of " << block);
+      const Problem p({.q_tokens = tokens, .k_tokens = tokens, .q_block = block, .k_block = block});
+      expect_scores(p, options(block), isa(), kAll);
+      expect_scores(p, options(block), isa(), kSome);
+    }
+}
+
+TEST_P(RouteTest, ScoresMatchTheReferenceForHeadsAndTypes) {
+  struct Heads {
+    int64_t q, kv;
+  };
+  for (const auto [q, kv] : {Heads{3, 3}, Heads{9, 3}, Heads{14, 2}, Heads{8, 1}})
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(testing::Message() << q << " heads on " << kv << ", " << dtype_name(dtype));
+      ProblemArgs args{.q_tokens = 150, .k_tokens = 700, .q_heads = q, .kv_heads = kv};
+      args.head_dim = q == 3 ? 80 : q == 9 ? 96 : q == 14 ? 128 : 256;
+      args.layout = q == 9 ? support::Layout::kPadded : support::Layout::kHeadMajor;
+      const Problem p(support::with_dtype(args, dtype));
+      expect_scores(p, options(), isa(), kAll);
+      expect_scores(p, options(), isa(), kSome);
+    }
+}
+
+TEST_P(RouteTest, ScoresMatchTheReferenceInRaggedBatchesAtAnyOffset) {
+  ProblemArgs args{.q_tokens = 400, .k_tokens = 2000, .q_heads = 4, .kv_heads = 2};
+  args.sequences = {{0, 70, 3, 500, 430},      {70, 1, 503, 1, 0},      {71, 0, 504, 10, 10},
+                    {80, 131, 600, 1201, 601}, {220, 100, 1900, 50, 0},  // queries beyond the keys
+                    {330, 64, 1950, 50, 1000}};
+  for (const int block : {64, 128}) {
+    args.q_block = args.k_block = block;
+    const Problem p(args);
+    expect_scores(p, options(block), isa(), kAll);
+    expect_scores(p, options(block), isa(), kSome);
+  }
+}
+
+TEST_P(RouteTest, OtherSizesOfTheRouter) {
+  const Problem p({.q_tokens = 200, .k_tokens = 777, .q_heads = 2});
+  for (const int size : {1, 2, 4, 16, 32}) {
+    SCOPED_TRACE(size);
+    Options o = options();
+    o.router.samples = size == 32 ? 64 : size;
+    o.router.sub_q = o.router.sub_k = o.router.stride = size;
+    if (size > 1) expect_scores(p, o, isa(), kAll);
+    expect_scores(p, o, isa(), kSome);
+  }
+}
+
+// Relay's strict mode compares scores of different calls.
+TEST_P(RouteTest, AScoreOfAPairDoesNotDependOnTheOthers) {
+  if (is_softmax(router())) GTEST_SKIP() << "normalised over the blocks that are scored";
+  const Problem p({.q_tokens = 130, .k_tokens = 2500, .q_heads = 2});
+  const Options o = options();
+  RouteCase c(p, o);
+  support::ScoreTable all(c, kAll), some(c, kSome);
+  const auto scorer = cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa());
+  all.fill(*scorer, isa(), 1);
+  some.fill(*scorer, isa(), 2);
+  some.expect_bits_of(all);
+}
+
+TEST_P(RouteTest, RoutesMatchTheReference) {
+  for (const char* preset : {"balanced", "careful"})
+    for (const Selection selection : {Selection::kTopK, Selection::kThreshold, Selection::kTopP}) {
+      SCOPED_TRACE(testing::Message() << preset << ", " << name_of(selection));
+      Options o = Options::from_preset(preset).value();
+      o.router.kind = router();
+      o.relay.mode = Relay::kOff;
+      o.selection.kind = selection;
+      const Problem p({.q_tokens = 300, .k_tokens = 1500, .q_heads = 4, .kv_heads = 2, .seed = 5});
+      support::expect_same_routes(RouteCase(p, o), isa(), cpu::route);
+    }
+}
+
+TEST_P(RouteTest, ThreadsChangeNoBit) {
+  const Problem p({.q_tokens = 500, .k_tokens = 1500, .q_heads = 6, .kv_heads = 3});
+  const Options o = options();
+  RouteCase c(p, o);
+  const Ledger one = c.route(cpu::route, isa(), 1), four = c.route(cpu::route, isa(), 4);
+  EXPECT_EQ(one.route.offsets, four.route.offsets);
+  EXPECT_EQ(one.route.ids, four.route.ids);
+  EXPECT_EQ(one.near.ids, four.near.ids);
+}
+
+TEST_P(RouteTest, BrokenInputHurtsNoOtherRow) {
+  Problem p({.q_tokens = 500, .k_tokens = 500, .q_heads = 2});
+  const Options o = options();
+  const Ledger clean = RouteCase(p, o).route(cpu::route, isa(), 2);
+  p.q.set(130, 0, 5, std::numeric_limits<float>::quiet_NaN());
+  p.q.set(131, 1, 5, std::numeric_limits<float>::infinity());
+  p.k.set(400, 0, 7, std::numeric_limits<float>::quiet_NaN());
+  p.k.set(401, 0, 7, -std::numeric_limits<float>::infinity());
+  const Ledger broken = RouteCase(p, o).route(cpu::route, isa(), 2);
+  for (int64_t list = 0; list < p.n_lists(); ++list) {
+    const int64_t row = list % p.rows.size();
+    if (row == 2 || row >= 6) continue;  // the row of the broken queries, those that see the broken keys
+    EXPECT_TRUE(std::ranges::equal(clean.route[list], broken.route[list])) << "list " << list;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RouteTest,
+                         ::testing::Combine(::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512,
+                                                              Isa::kAvx512Bf16, Isa::kAmxBf16),
+                                            ::testing::ValuesIn(kRouters)),
+                         [](const auto& info) {
+                           return std::string(name_of(std::get<0>(info.param))) + "_" +
+                                  name_of(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace routerelay
