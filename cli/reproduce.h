@@ -14,7 +14,8 @@ namespace routerelay {
 struct ReproduceArgs {
   bool quick = false;  // fewer repetitions, for tests: the same tables and tolerances
   int threads = 0;     // 0: all cores. Results do not depend on it
-  std::function<void(const std::string& what, double done)> progress;  // done: 0 .. 1 of everything; may be empty
+  std::function<void(const std::string& what, double done)>
+      progress;                 // done: 0 .. 1 of everything; may be empty
   std::function<bool()> abort;  // true stops with kAborted; may be empty
 };
 
