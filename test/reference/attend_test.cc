@@ -21,8 +21,9 @@ using support::listed_full_routes;
 using support::make_routes;
 using support::Problem;
 using support::ProblemArgs;
+using support::Products;
 using support::random_routes;
-using support::reference_tolerance;
+using support::tolerance_of;
 using support::with_dtype;
 
 void attend(Problem& p, const Routes& routes, int threads = 2) {
@@ -38,7 +39,7 @@ void check(const ProblemArgs& args, double share) {
   Problem p(args);
   const Routes routes = share == 1 ? full_routes() : random_routes(p.rows, args.q_heads, share, args.seed);
   attend(p, routes);
-  expect_matches(p, exact_attention(p, routes), reference_tolerance(args.out_dtype));
+  expect_matches(p, exact_attention(p, routes), tolerance_of(args.out_dtype, Products::kF64));
 }
 
 TEST(Attend, TokenCounts) {
@@ -96,7 +97,7 @@ TEST(Attend, AQueryWithoutAKeyGivesZeroAndMinusInfinity) {
   const Routes routes =
       make_routes(p.rows, 2, [](int64_t h, int64_t r, int32_t) { return h == 0 && r == 1; });
   attend(p, routes);
-  expect_matches(p, exact_attention(p, routes), reference_tolerance(DType::kF32));
+  expect_matches(p, exact_attention(p, routes), tolerance_of(DType::kF32, Products::kF64));
   EXPECT_EQ(p.lse_log2[0], -std::numeric_limits<float>::infinity());
   EXPECT_EQ(p.out.get(127, 1, 5), 0);
 }

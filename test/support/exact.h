@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An independent float64 masked softmax: the yardstick of every attend, the reference's included. It shares
-// no code with src/: masks, rows and offsets are worked out here again, from the definition and key by key.
+// An independent float64 masked softmax: the yardstick of every attend, the reference's included. It shares no code
+// with src/: masks, rows and offsets are worked out here again, from the definition and key by key.
 #pragma once
 
 #include <cmath>
@@ -24,59 +24,82 @@ struct Exact {
   }
 };
 
-// One query of one head over the keys for which `sees(j)` holds, j counted in the sequence.
-template <class Sees>
-void exact_query(const Problem& p, const Sequence& s, int64_t token, int64_t head, const Sees& sees,
-                 Exact& e) {
-  const int64_t kv_head = head / (p.q.view.heads / p.k.view.heads);
-  std::vector<double> logit(static_cast<size_t>(s.k_len), -std::numeric_limits<double>::infinity());
+// A tensor's values in f64, so that the softmax below reads plain arrays.
+class Widened {
+ public:
+  explicit Widened(const OwnedTensor& t) : heads_(t.view.heads), head_dim_(t.view.head_dim) {
+    for (int64_t token = 0; token < t.view.tokens; ++token)
+      for (int64_t head = 0; head < heads_; ++head)
+        for (int64_t c = 0; c < head_dim_; ++c) values_.push_back(t.get(token, head, c));
+  }
+  const double* at(int64_t token, int64_t head) const {
+    return values_.data() + (token * heads_ + head) * head_dim_;
+  }
+
+ private:
+  int64_t heads_, head_dim_;
+  std::vector<double> values_;  // [tokens, heads, head_dim] f64
+};
+
+struct ExactInput {
+  explicit ExactInput(const Problem& p)
+      : q(p.q), k(p.k), v(p.v), group(p.q.view.heads / p.k.view.heads), scale(p.scale) {}
+  Widened q, k, v;
+  int64_t group;
+  double scale;
+};
+
+// One query of one head over `keys`, token numbers in k and v.
+inline void exact_query(const ExactInput& in, const std::vector<int64_t>& keys, int64_t token, int64_t head,
+                        Exact& e) {
+  const double* q = in.q.at(token, head);
+  std::vector<double> logit;
   double best = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < s.k_len; ++j) {
-    if (!sees(j)) continue;
-    double dot = 0;
-    for (int64_t c = 0; c < e.head_dim; ++c)
-      dot += static_cast<double>(p.q.get(token, head, c)) * p.k.get(s.k_begin + j, kv_head, c);
-    logit[static_cast<size_t>(j)] = dot * static_cast<double>(p.scale);
-    best = std::fmax(best, logit[static_cast<size_t>(j)]);
+  for (int64_t key : keys) {
+    const double* k = in.k.at(key, head / in.group);
+    double sum = 0;
+    for (int64_t c = 0; c < e.head_dim; ++c) sum += q[c] * k[c];
+    logit.push_back(sum * in.scale);
+    best = std::fmax(best, logit.back());
   }
   double total = 0;
-  std::vector<double> sum(static_cast<size_t>(e.head_dim), 0);
-  for (int64_t j = 0; j < s.k_len; ++j) {
-    if (!sees(j)) continue;
-    const double weight = std::exp(logit[static_cast<size_t>(j)] - best);
+  double* out = e.out.data() + (token * e.q_heads + head) * e.head_dim;
+  for (int64_t c = 0; c < e.head_dim; ++c) out[c] = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const double weight = std::exp(logit[i] - best);
+    const double* v = in.v.at(keys[i], head / in.group);
     total += weight;
-    for (int64_t c = 0; c < e.head_dim; ++c)
-      sum[static_cast<size_t>(c)] += weight * static_cast<double>(p.v.get(s.k_begin + j, kv_head, c));
+    for (int64_t c = 0; c < e.head_dim; ++c) out[c] += weight * v[c];
   }
-  for (int64_t c = 0; c < e.head_dim; ++c)
-    e.out[static_cast<size_t>((token * e.q_heads + head) * e.head_dim + c)] =
-        total > 0 ? sum[static_cast<size_t>(c)] / total : 0;
+  for (int64_t c = 0; c < e.head_dim && !keys.empty(); ++c) out[c] /= total;
   e.lse_log2[static_cast<size_t>(head * e.q_tokens + token)] =
-      total > 0 ? (best + std::log(total)) / std::log(2.0) : -std::numeric_limits<double>::infinity();
+      keys.empty() ? -std::numeric_limits<double>::infinity() : (best + std::log(total)) / std::log(2.0);
 }
 
 // `routes` as the stage gets them: full, or lists indexed by q_head * n_rows + row.
 inline Exact exact_attention(const Problem& p, const Routes& routes) {
-  Exact e{p.q.view.tokens, p.q.view.heads, p.q.view.head_dim, {}, {}};
+  const ExactInput in(p);
+  const int64_t q_block = p.rows.q_block, k_block = p.rows.k_block;
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  Exact e{p.q.view.tokens, p.q.view.heads, p.q.view.head_dim, {}, {}};
   e.out.assign(static_cast<size_t>(e.q_tokens * e.q_heads * e.head_dim), nan);
   e.lse_log2.assign(static_cast<size_t>(e.q_heads * e.q_tokens), nan);
   int64_t n_rows = 0;
-  for (const Sequence& s : p.sequences) n_rows += (s.q_len + p.rows.q_block - 1) / p.rows.q_block;
+  for (const Sequence& s : p.sequences) n_rows += (s.q_len + q_block - 1) / q_block;
   for (int64_t head = 0; head < e.q_heads; ++head) {
     int64_t first_row = 0;
     for (const Sequence& s : p.sequences) {
       for (int64_t i = 0; i < s.q_len; ++i) {
-        const int64_t list = head * n_rows + first_row + i / p.rows.q_block;
-        std::vector<bool> listed(static_cast<size_t>(s.k_len / p.rows.k_block + 1), routes.full);
+        std::vector<bool> listed(static_cast<size_t>(s.k_len / k_block + 1), routes.full);
         if (!routes.full)
-          for (int32_t block : routes.lists[list]) listed[static_cast<size_t>(block)] = true;
-        exact_query(
-            p, s, s.q_begin + i, head,
-            [&](int64_t j) { return j <= s.q_offset + i && listed[static_cast<size_t>(j / p.rows.k_block)]; },
-            e);
+          for (int32_t block : routes.lists[head * n_rows + first_row + i / q_block])
+            listed[static_cast<size_t>(block)] = true;
+        std::vector<int64_t> keys;
+        for (int64_t j = 0; j < s.k_len && j <= s.q_offset + i; ++j)
+          if (listed[static_cast<size_t>(j / k_block)]) keys.push_back(s.k_begin + j);
+        exact_query(in, keys, s.q_begin + i, head, e);
       }
-      first_row += (s.q_len + p.rows.q_block - 1) / p.rows.q_block;
+      first_row += (s.q_len + q_block - 1) / q_block;
     }
   }
   return e;
