@@ -31,12 +31,13 @@ class RelayRows {
     const Relay mode = args_.options.relay.mode;
     RowScorer& scorer = mode == Relay::kScreen ? cheap : costly;
     if (rescores(mode) && !everything_anew()) {
-      RR_TRY(for_each_item(scorer, units_, exec, [&](int thread, int kv_head, int64_t row) {
-        propose(scorer, thread, kv_head, row);
+      RR_TRY(for_each_item(scorer, units_, exec, [&](int thread, int kv_head, int64_t row, int64_t end) {
+        propose(scorer, thread, kv_head, row, end);
       }));
     } else {  // nothing to score: no keys are packed for it
       RR_TRY(exec.for_each(units_.kv_heads * units_.n_rows, [&](int thread, int64_t i) {
-        propose(scorer, thread, static_cast<int>(i / units_.n_rows), i % units_.n_rows);
+        const int64_t row = i % units_.n_rows;
+        propose(scorer, thread, static_cast<int>(i / units_.n_rows), row, row + 1);
       }));
     }
     args_.proposal.candidates = builder_.finish();
@@ -58,29 +59,32 @@ class RelayRows {
     return r.mode == Relay::kOff || args_.ledger.empty || args_.score_all || anchor;
   }
 
-  void propose(RowScorer& scorer, int thread, int kv_head, int64_t row) {
-    const Row& r = args_.rows.rows[static_cast<size_t>(row)];
+  // Rows [first, end) of a KV head.
+  void propose(RowScorer& scorer, int thread, int kv_head, int64_t first, int64_t end) {
     PolicyScratch& s = scratch_[static_cast<size_t>(thread)];
     s.n_units = 0;
-    for (int unit = 0; unit < units_.per_kv_head(); ++unit) {
-      if (r.dense) {
-        say(kv_head, unit, row, Kind::kDense, Cause::kDense);
-      } else if (everything_anew()) {
-        const bool first = args_.options.relay.mode == Relay::kOff || args_.ledger.empty;
-        say(kv_head, unit, row, Kind::kAll, first ? Cause::kFirst : Cause::kAnchor);
-      } else {
-        consult(thread, kv_head, unit, row, s);
-      }
-    }
+    for (int64_t row = first; row < end; ++row)
+      for (int unit = 0; unit < units_.per_kv_head(); ++unit) propose_unit(thread, kv_head, unit, row, s);
     if (s.n_units == 0) return;
     const bool screens = args_.options.relay.mode == Relay::kScreen;
-    score_units(scorer, thread, row, kv_head, units_, screens ? Router::kSub : router(), s);
+    score_units(scorer, thread, kv_head, units_, screens ? Router::kSub : router(), s);
     for (size_t i = 0; i < s.n_units; ++i) {
       if (screens) {
-        screen(thread, kv_head, row, s.units[i], s);
+        screen(thread, kv_head, s.units[i], s);
       } else {
-        compare(thread, kv_head, row, s.units[i]);
+        compare(thread, kv_head, s.units[i]);
       }
+    }
+  }
+
+  void propose_unit(int thread, int kv_head, int unit, int64_t row, PolicyScratch& s) {
+    if (args_.rows.rows[static_cast<size_t>(row)].dense) {
+      say(kv_head, unit, row, Kind::kDense, Cause::kDense);
+    } else if (everything_anew()) {
+      const bool first = args_.options.relay.mode == Relay::kOff || args_.ledger.empty;
+      say(kv_head, unit, row, Kind::kAll, first ? Cause::kFirst : Cause::kAnchor);
+    } else {
+      consult(thread, kv_head, unit, row, s);
     }
   }
 
@@ -116,7 +120,7 @@ class RelayRows {
         }
         [[fallthrough]];
       case Relay::kStrict: {
-        UnitScores& u = s.add(unit);
+        UnitScores& u = s.add(row, unit);
         gather(list, r, false, u.ids);
         if (too_short(r, u.ids)) {
           --s.n_units;
@@ -125,7 +129,7 @@ class RelayRows {
         break;
       }
       case Relay::kScreen: {
-        UnitScores& u = s.add(unit);
+        UnitScores& u = s.add(row, unit);
         for (int32_t b = 0; b < r.visible_blocks; ++b) u.ids.push_back(b);
         break;
       }
@@ -154,10 +158,10 @@ class RelayRows {
   }
 
   // strict and mass: does a challenger beat the route at this layer?
-  void compare(int thread, int kv_head, int64_t row, const UnitScores& u) {
+  void compare(int thread, int kv_head, const UnitScores& u) {
     counters_[static_cast<size_t>(thread)].scored +=
         static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
-    const auto route = args_.ledger.route[units_.list(units_.first_head(kv_head, u.unit), row)];
+    const auto route = args_.ledger.route[units_.list(units_.first_head(kv_head, u.unit), u.row)];
     constexpr float kInf = std::numeric_limits<float>::infinity();
     float alpha = kInf, beta = -kInf;
     for (size_t i = 0; i < u.ids.size(); ++i) {
@@ -184,11 +188,12 @@ class RelayRows {
       }
       keep = challenging <= args_.options.relay.delta * held;
     }
-    say(kv_head, u.unit, row, keep ? Kind::kKeep : Kind::kAll, keep ? Cause::kNone : Cause::kFired);
+    say(kv_head, u.unit, u.row, keep ? Kind::kKeep : Kind::kAll, keep ? Cause::kNone : Cause::kFired);
   }
 
   // screen: the cheap router's best at this layer, beside what earlier layers knew.
-  void screen(int thread, int kv_head, int64_t row, const UnitScores& u, PolicyScratch& s) {
+  void screen(int thread, int kv_head, const UnitScores& u, PolicyScratch& s) {
+    const int64_t row = u.row;
     const Row& r = args_.rows.rows[static_cast<size_t>(row)];
     counters_[static_cast<size_t>(thread)].screened +=
         static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;

@@ -39,8 +39,9 @@ class RouteRows {
   }
 
   Status run(RowScorer& costly, Exec& exec) {
-    RR_TRY(for_each_item(costly, units_, exec,
-                         [&](int thread, int kv_head, int64_t row) { route(costly, thread, kv_head, row); }));
+    RR_TRY(for_each_item(costly, units_, exec, [&](int thread, int kv_head, int64_t row, int64_t end) {
+      route(costly, thread, kv_head, row, end);
+    }));
     args_.next.route = routes_.finish();
     args_.next.near = near_.finish();
     args_.next.probes = probes_.finish();
@@ -56,61 +57,65 @@ class RouteRows {
   }
 
  private:
-  // One (row, KV head): every unit of it is settled here, once.
-  void route(RowScorer& costly, int thread, int kv_head, int64_t row) {
+  // Rows [first, end) of a KV head: every unit of them is settled here, once.
+  void route(RowScorer& costly, int thread, int kv_head, int64_t first, int64_t end) {
     PolicyScratch& s = scratch_[static_cast<size_t>(thread)];
     s.n_units = 0;
-    for (int unit = 0; unit < units_.per_kv_head(); ++unit) {
-      const int64_t list = first_list(kv_head, unit, row);
-      switch (args_.proposal.kind[static_cast<size_t>(list)]) {
-        case Kind::kDense: {
-          all_blocks(row, s.ids);
-          write(thread, kv_head, unit, row, {s.ids, {}, {}, 0, 0, Cause::kDense});
-          break;
-        }
-        case Kind::kKeep:
-          keep(thread, kv_head, unit, row);
-          break;
-        case Kind::kAll:
-        case Kind::kCertify:
-          all_blocks(row, s.add(unit).ids);
-          break;
-        case Kind::kCandidates: {
-          const auto ids = args_.proposal.candidates[list];
-          s.add(unit).ids.assign(ids.begin(), ids.end());
-          break;
-        }
-      }
-    }
+    for (int64_t row = first; row < end; ++row)
+      for (int unit = 0; unit < units_.per_kv_head(); ++unit) begin_unit(thread, kv_head, unit, row, s);
     if (s.n_units == 0) return;
-    score(costly, thread, kv_head, row, s);
+    score(costly, thread, kv_head, s);
     s.again.clear();
-    for (size_t i = 0; i < s.n_units; ++i) settle(thread, kv_head, row, s.units[i], s);
+    for (size_t i = 0; i < s.n_units; ++i) settle(thread, kv_head, s.units[i], s);
     if (s.again.empty()) return;
     // These rows have paid for the rescoring, and now pay in full.
     s.n_units = 0;
-    for (const auto& [unit, cause] : s.again) all_blocks(row, s.add(unit).ids);
-    score(costly, thread, kv_head, row, s);
-    for (size_t i = 0; i < s.n_units; ++i)
-      settle_full(thread, kv_head, row, s.units[i], s, s.again[i].second);
+    for (const Again& a : s.again) all_blocks(a.row, s.add(a.row, a.unit).ids);
+    score(costly, thread, kv_head, s);
+    for (size_t i = 0; i < s.n_units; ++i) settle_full(thread, kv_head, s.units[i], s, s.again[i].cause);
   }
 
-  void score(RowScorer& costly, int thread, int kv_head, int64_t row, PolicyScratch& s) {
-    score_units(costly, thread, row, kv_head, units_, args_.options.router.kind, s);
+  // Settles what needs no score, and adds to `s` what does.
+  void begin_unit(int thread, int kv_head, int unit, int64_t row, PolicyScratch& s) {
+    const int64_t list = first_list(kv_head, unit, row);
+    switch (args_.proposal.kind[static_cast<size_t>(list)]) {
+      case Kind::kDense: {
+        all_blocks(row, s.ids);
+        write(thread, kv_head, unit, row, {s.ids, {}, {}, 0, 0, Cause::kDense});
+        break;
+      }
+      case Kind::kKeep:
+        keep(thread, kv_head, unit, row);
+        break;
+      case Kind::kAll:
+      case Kind::kCertify:
+        all_blocks(row, s.add(row, unit).ids);
+        break;
+      case Kind::kCandidates: {
+        const auto ids = args_.proposal.candidates[list];
+        s.add(row, unit).ids.assign(ids.begin(), ids.end());
+        break;
+      }
+    }
+  }
+
+  void score(RowScorer& costly, int thread, int kv_head, PolicyScratch& s) {
+    score_units(costly, thread, kv_head, units_, args_.options.router.kind, s);
     for (size_t i = 0; i < s.n_units; ++i)
       counters_[static_cast<size_t>(thread)].scored +=
           static_cast<int64_t>(s.units[i].ids.size()) * units_.heads_per_unit;
   }
 
-  void settle(int thread, int kv_head, int64_t row, UnitScores& u, PolicyScratch& s) {
+  void settle(int thread, int kv_head, UnitScores& u, PolicyScratch& s) {
+    const int64_t row = u.row;
     const int64_t list = first_list(kv_head, u.unit, row);
     const Kind kind = args_.proposal.kind[static_cast<size_t>(list)];
     if (kind != Kind::kCandidates) {
       if (kind == Kind::kCertify) drop_uncertified(thread, list, u, s);
-      settle_full(thread, kv_head, row, u, s, args_.proposal.cause[static_cast<size_t>(list)]);
+      settle_full(thread, kv_head, u, s, args_.proposal.cause[static_cast<size_t>(list)]);
       return;
     }
-    select(row, u, s);
+    select(u, s);
     const Forced forced = Forced::of(row_of(row), args_.options);
     const auto old_route = args_.ledger.route[list];
     int swaps = 0;
@@ -123,7 +128,7 @@ class RouteRows {
     counters_[static_cast<size_t>(thread)].swaps += static_cast<int64_t>(swaps) * units_.heads_per_unit;
     const int since_full = std::min(args_.ledger.swaps[static_cast<size_t>(list)] + swaps, kMaxSwaps);
     if (const Cause cause = refresh_cause(since_full, by_probe, s.selected); cause != Cause::kNone) {
-      s.again.emplace_back(u.unit, cause);
+      s.again.push_back({row, u.unit, cause});
       return;
     }
     const int age = std::min(args_.ledger.age[static_cast<size_t>(list)] + 1, kMaxAge);
@@ -132,14 +137,15 @@ class RouteRows {
           {s.selected.route, s.selected.near, s.ids, age, since_full, Cause::kNone});
   }
 
-  void settle_full(int thread, int kv_head, int64_t row, const UnitScores& u, PolicyScratch& s, Cause cause) {
-    select(row, u, s);
+  void settle_full(int thread, int kv_head, const UnitScores& u, PolicyScratch& s, Cause cause) {
+    const int64_t row = u.row;
+    select(u, s);
     draw_probes(kv_head, u.unit, row, s);
     write(thread, kv_head, u.unit, row, {s.selected.route, s.selected.near, s.ids, 0, 0, cause});
   }
 
-  void select(int64_t row, const UnitScores& u, PolicyScratch& s) const {
-    select_blocks(row_of(row), args_.options, {u.ids, u.score, u.rescue}, s.select, s.selected);
+  void select(const UnitScores& u, PolicyScratch& s) const {
+    select_blocks(row_of(u.row), args_.options, {u.ids, u.score, u.rescue}, s.select, s.selected);
   }
 
   // repair only: what makes a re-ranked row be scored in full after all.

@@ -28,6 +28,12 @@ constexpr bool is_softmax(Router router) {
   return router == Router::kSub || router == Router::kSampled || router == Router::kAntidiag;
 }
 
+// The requests of one row, all for heads of one KV head.
+struct RowRequests {
+  int64_t row = 0;
+  std::span<const ScoreRequest> requests;
+};
+
 class RowScorer {
  public:
   virtual ~RowScorer() = default;
@@ -42,6 +48,12 @@ class RowScorer {
   // several threads at once, with the pool's thread index. NaN and inf in q or k may give any score, but
   // never a crash.
   virtual void score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) = 0;
+  // How many rows score_rows would like at once, so that they share each pass over the keys.
+  virtual int rows_at_once() const { return 1; }
+  // As score, for several rows of one KV head; no score depends on which rows come together.
+  virtual void score_rows(int thread, int kv_head, std::span<const RowRequests> rows) {
+    for (const RowRequests& r : rows) score(thread, r.row, kv_head, r.requests);
+  }
 };
 
 }  // namespace routerelay

@@ -3,7 +3,7 @@
 
 namespace routerelay {
 
-void score_units(RowScorer& scorer, int thread, int64_t row, int kv_head, const Units& units, Router router,
+void score_units(RowScorer& scorer, int thread, int kv_head, const Units& units, Router router,
                  PolicyScratch& scratch) {
   const bool rescues = router == Router::kBall;
   size_t extra = 0;
@@ -32,7 +32,14 @@ void score_units(RowScorer& scorer, int thread, int64_t row, int kv_head, const 
       scratch.requests.push_back(r);
     }
   }
-  scorer.score(thread, row, kv_head, scratch.requests);
+  scratch.row_requests.clear();
+  const auto heads = static_cast<size_t>(units.heads_per_unit);
+  for (size_t i = 0, end = 0; i < scratch.n_units; i = end) {
+    for (end = i; end < scratch.n_units && scratch.units[end].row == scratch.units[i].row; ++end) continue;
+    scratch.row_requests.push_back(
+        {scratch.units[i].row, std::span(scratch.requests).subspan(i * heads, (end - i) * heads)});
+  }
+  scorer.score_rows(thread, kv_head, scratch.row_requests);
   size_t request = 0;
   for (size_t i = 0; i < scratch.n_units; ++i) {
     UnitScores& u = scratch.units[i];

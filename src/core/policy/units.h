@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "core/exec.h"
@@ -35,12 +34,20 @@ struct Units {
   int64_t list(int q_head, int64_t row) const { return q_head * n_rows + row; }
 };
 
-// What one unit wants scored, and where its scores arrive: summed over its heads.
+// What one unit of a row wants scored, and where its scores arrive: summed over its heads.
 struct UnitScores {
+  int64_t row = 0;
   int unit = 0;
   std::vector<int32_t> ids;
   std::vector<float> score;
   std::vector<float> rescue;  // empty unless the router is ball
+};
+
+// route: a unit that candidates could not settle.
+struct Again {
+  int64_t row = 0;
+  int unit = 0;
+  Cause cause = Cause::kNone;
 };
 
 // Per-thread buffers of relay and route.
@@ -49,35 +56,41 @@ struct PolicyScratch {
   size_t n_units = 0;
   std::vector<float> head_scores;  // of heads beyond the first of each unit
   std::vector<ScoreRequest> requests;
+  std::vector<RowRequests> row_requests;
   SelectScratch select;
   Selected selected;
   std::vector<int32_t> ids;
-  std::vector<std::pair<int, Cause>> again;  // route: units that candidates could not settle
+  std::vector<Again> again;
 
-  UnitScores& add(int unit) {
+  UnitScores& add(int64_t row, int unit) {
     if (n_units == units.size()) units.emplace_back();
     UnitScores& u = units[n_units++];
+    u.row = row;
     u.unit = unit;
     u.ids.clear();
     return u;
   }
 };
 
-// Scores every unit added to `scratch` in one call of the scorer, so that it can share work between heads.
-void score_units(RowScorer& scorer, int thread, int64_t row, int kv_head, const Units& units, Router router,
+// Scores every unit added to `scratch`, row after row, in one call of the scorer, so that it can share work between
+// rows and heads.
+void score_units(RowScorer& scorer, int thread, int kv_head, const Units& units, Router router,
                  PolicyScratch& scratch);
 
-// fn(thread, kv_head, row) for every row and KV head, KV heads in groups that the scorer was told of.
+// fn(thread, kv_head, first_row, end_row) for every row and KV head, KV heads in groups that the scorer was told of,
+// rows as many at once as it likes.
 template <class Fn>
 Status for_each_item(RowScorer& scorer, const Units& units, Exec& exec, const Fn& fn) {
   const int group = std::max(1, exec.threads());
   for (int kv = 0; kv < units.kv_heads; kv += group) {
     const int count = std::min(group, units.kv_heads - kv);
     RR_TRY(scorer.begin_heads(kv, count, exec));
-    // Late rows see most: longest first keeps the threads even.
-    RR_TRY(exec.for_each(units.n_rows * count, [&](int thread, int64_t i) {
-      const int64_t row = units.n_rows - 1 - i / count;
-      fn(thread, kv + static_cast<int>(i % count), row);
+    // Short calls are rather shared out than scored together: eight items per thread keep the threads even.
+    const int64_t at_once = std::clamp<int64_t>(units.n_rows * count / (8 * group), 1, scorer.rows_at_once());
+    // Late rows see most: longest first.
+    RR_TRY(exec.for_each(ceil_div(units.n_rows, at_once) * count, [&](int thread, int64_t i) {
+      const int64_t end = units.n_rows - i / count * at_once;
+      fn(thread, kv + static_cast<int>(i % count), std::max<int64_t>(0, end - at_once), end);
     }));
   }
   return {};

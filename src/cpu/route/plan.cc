@@ -6,6 +6,14 @@
 #include "cpu/isa/tile.h"
 
 namespace routerelay::cpu {
+namespace {
+
+// Packed keys come from L3 or beyond. A panel of 32 KiB is read in the time of some 25 vectors' products at 25 GB/s; fewer
+// wait for it, more only cost scratch.
+constexpr int kVectorsPerPass = 32;
+constexpr int kMaxRowsAtOnce = 8;
+
+}  // namespace
 
 RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   RouterPlan p;
@@ -31,8 +39,9 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   shape.length = p.pieces == 1 ? D : p.pieces * kernel.pitch(D);
   p.vector_bytes = int64_t{kernel.pitch(shape.length)} * kernel.elem_bytes;
   shape.panel_bytes = kPanel * p.vector_bytes;
-  p.max_vectors =
-      std::clamp(a.group * p.vectors_per_row, p.vectors_per_row, std::max(kMaxVectors, p.vectors_per_row));
+  const int vectors = a.group * p.vectors_per_row;
+  p.rows_at_once = std::clamp(kVectorsPerPass / vectors, 1, kMaxRowsAtOnce);
+  p.max_vectors = std::max(p.vectors_per_row, std::min(vectors * p.rows_at_once, kMaxVectors));
   p.n_slots = ceil_div(a.rows.n_blocks, shape.blocks_per_slot);
   const int64_t chunks = ceil_div(p.n_slots, kChunkPanels / shape.panels_per_slot);
   p.sum_pitch = round_up(p.n_slots * shape.blocks_per_slot, 16);

@@ -32,12 +32,18 @@ Status SoftmaxScorer::begin_heads(int kv_first, int kv_count, Exec& exec) {
 }
 
 void SoftmaxScorer::score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) {
+  const RowRequests one{row, requests};
+  score_rows(thread, kv_head, {&one, 1});
+}
+
+void SoftmaxScorer::score_rows(int thread, int kv_head, std::span<const RowRequests> rows) {
   Job& job = jobs_[static_cast<size_t>(thread)];
   job.base = workspace_->thread(thread);
-  for (const ScoreRequest& request : requests) {
-    if (job.n_vectors + plan_.vectors_per_row > plan_.max_vectors) run(kv_head, job);
-    add_request(a_.rows.rows[static_cast<size_t>(row)], kv_head, request, job);
-  }
+  for (const RowRequests& r : rows)
+    for (const ScoreRequest& request : r.requests) {
+      if (job.n_vectors + plan_.vectors_per_row > plan_.max_vectors) run(kv_head, job);
+      add_request(a_.rows.rows[static_cast<size_t>(r.row)], kv_head, request, job);
+    }
   run(kv_head, job);
 }
 

@@ -16,6 +16,8 @@ class SoftmaxScorer final : public RowScorer {
 
   Status begin_heads(int kv_first, int kv_count, Exec& exec) override;
   void score(int thread, int64_t row, int kv_head, std::span<const ScoreRequest> requests) override;
+  int rows_at_once() const override { return plan_.rows_at_once; }
+  void score_rows(int thread, int kv_head, std::span<const RowRequests> rows) override;
 
  private:
   // The job that a thread is collecting.
