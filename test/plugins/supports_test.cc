@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims: what of a node is looked at, and the reason that each difference gives.
+#include "supports.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <functional>
+#include <string>
+
+#include "attention_node.h"
+#include "request.h"
+
+namespace routerelay::ggml {
+namespace {
+
+TEST(Supports, TakesPromptAttentionOfEveryHeadSize) {
+  for (const int64_t dim : {64, 80, 96, 128, 256})
+    EXPECT_EQ(why_declined(AttentionNode({.dim = dim}).node, {}), Reason::kNone) << dim;
+  EXPECT_EQ(why_declined(AttentionNode({.q_heads = 9, .kv_heads = 3, .streams = 2}).node, {}), Reason::kNone);
+}
+
+TEST(Supports, DeclinesByShape) {
+  EXPECT_EQ(why_declined(AttentionNode({.rows = 1}).node, {}), Reason::kFewRows);
+  EXPECT_EQ(why_declined(AttentionNode({.rows = 63}).node, {}), Reason::kFewRows);
+  EXPECT_EQ(why_declined(AttentionNode({.rows = 8}).node, {.min_rows = 8}), Reason::kNone);
+  EXPECT_EQ(why_declined(AttentionNode({}).node, {.min_keys = 257}), Reason::kFewKeys);
+  EXPECT_EQ(why_declined(AttentionNode({.dim = 72}).node, {}), Reason::kHeadDim);
+  EXPECT_EQ(why_declined(AttentionNode({.q_heads = 4, .kv_heads = 3}).node, {}), Reason::kHeads);
+}
+
+TEST(Supports, DeclinesWhatItDoesNotKnow) {
+  const auto declined = [](const std::function<void(AttentionNode&)>& change) {
+    AttentionNode a({});
+    change(a);
+    return why_declined(a.node, {});
+  };
+  const auto bits = [](float f) { return std::bit_cast<int32_t>(f); };
+  HostTensor sinks{};
+  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = 8; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = a.v.type = 8; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.q.type = kTypeF16; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.v.ne[0] = 128; }), Reason::kHeadDim);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[1] = bits(8); }), Reason::kAlibi);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[2] = bits(50); }), Reason::kSoftcap);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[3] = 20; }), Reason::kParams);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[3] = 10; }), Reason::kNone);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[4] = 512; }), Reason::kParams);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[15] = 1; }), Reason::kParams);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.src[4] = &sinks; }), Reason::kSinks);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.src[3] = nullptr; }), Reason::kNoMask);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.mask.type = kTypeF32; }), Reason::kNoMask);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.mask.nb[1] += 2; }), Reason::kNoMask);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.mask.ne[0] = 128; }), Reason::kNoMask);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.k.nb[0] = 4; }), Reason::kStrides);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.v.ne[1] = 128; }), Reason::kStrides);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.nb[2] += 4; }), Reason::kStrides);
+  EXPECT_EQ(declined([&](AttentionNode& a) { a.node.src[1] = nullptr; }), Reason::kParams);
+}
+
+TEST(Request, ReadsViewsSequencesAndLayer) {
+  AttentionNode a({.rows = 64, .keys = 256, .streams = 2, .cells = 320, .position = 100, .layer = 17});
+  Request r;
+  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  EXPECT_EQ(r.layer, 17);
+  EXPECT_EQ(r.rows, 64);
+  EXPECT_FLOAT_EQ(r.scale, 0.125f);
+  EXPECT_EQ(r.q.tokens, 128);
+  EXPECT_EQ(r.k.tokens, 320 + 256);
+  EXPECT_EQ(r.k.token_stride, 2 * 64);
+  EXPECT_EQ(r.k.head_stride, 64);
+  ASSERT_EQ(r.sequences.size(), 2u);
+  EXPECT_EQ(r.sequences[1].q_begin, 64);
+  EXPECT_EQ(r.sequences[1].k_begin, 320);
+  EXPECT_EQ(r.sequences[1].k_len, 164);
+  EXPECT_EQ(r.sequences[1].q_offset, 100);
+  EXPECT_TRUE(check_layer(r.args()).ok());
+}
+
+TEST(Request, OneStreamThatIsNotCausalSpoilsTheCall) {
+  AttentionNode a({.streams = 2});
+  a.mask_at(3, 0, 1) = kHalfMinusInf;
+  Request r;
+  EXPECT_EQ(make_request(a.node, r), Reason::kMaskNotCausal);
+}
+
+TEST(Request, LayerIndexOnlyFromACacheName) {
+  const auto layer = [](const char* name) {
+    HostTensor cache{}, keys{};
+    std::snprintf(cache.name, sizeof cache.name, "%s", name);
+    keys.view_src = &cache;
+    return layer_of(keys);
+  };
+  EXPECT_EQ(layer("cache_k_l0"), 0);
+  EXPECT_EQ(layer("cache_k_l31"), 31);
+  EXPECT_EQ(layer("cache_k_l"), -1);
+  EXPECT_EQ(layer("cache_k_l-2"), -1);
+  EXPECT_EQ(layer("cache_k_lx"), -1);
+  EXPECT_EQ(layer("k-3"), -1);
+  EXPECT_EQ(layer_of(HostTensor{}), -1);
+}
+
+TEST(Request, ScaleMustBePositiveAndFinite) {
+  for (const float scale : {0.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
+    AttentionNode a({});
+    a.node.op_params[0] = std::bit_cast<int32_t>(scale);
+    Request r;
+    EXPECT_EQ(make_request(a.node, r), Reason::kParams) << scale;
+  }
+}
+
+}  // namespace
+}  // namespace routerelay::ggml
