@@ -46,16 +46,21 @@ struct RouteCase {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
+  using RelayStage = Status (*)(const RelayArgs&, Exec&);
   using RouteStage = Status (*)(const RouteArgs&, Exec&);
   // The next ledger when every row is scored in full.
   Ledger route(RouteStage stage, Isa isa, int threads) const { return route(stage, isa, threads, options); }
   Ledger route(RouteStage stage, Isa isa, int threads, const Options& o) const {
-    TestExec on(threads, isa);
     Proposal proposal;
     proposal.kind.assign(static_cast<size_t>(p.n_lists()), Kind::kAll);
     proposal.cause.assign(proposal.kind.size(), Cause::kFirst);
     proposal.candidates.offsets.assign(proposal.kind.size() + 1, 0);
-    Ledger ledger, next;
+    return route(stage, isa, threads, o, proposal, Ledger{});
+  }
+  Ledger route(RouteStage stage, Isa isa, int threads, const Options& o, const Proposal& proposal,
+               const Ledger& ledger) const {
+    TestExec on(threads, isa);
+    Ledger next;
     LayerReport report;
     const Status status =
         stage({p.q.view, p.k.view, p.rows, summary, o, proposal, ledger, p.scale, 2, next, report}, on.exec);
