@@ -182,6 +182,7 @@ Result<std::vector<CaseOutcome>> run_cases(const std::vector<Case>& cases, const
     if (result.ok()) done[at] = std::move(result).value();
     ++finished;
   }));
+  if (args.progress) args.progress("all experiments", 1);
   // Merged in the order of the tasks, whichever ended first: sums of doubles keep their bits.
   std::vector<CaseOutcome> out(cases.size());
   for (size_t i = 0; i < tasks.size(); ++i) {
