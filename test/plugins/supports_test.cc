@@ -9,6 +9,7 @@
 #include <string>
 
 #include "attention_node.h"
+#include "core/stages.h"
 #include "request.h"
 
 namespace routerelay::ggml {
