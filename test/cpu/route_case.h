@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <vector>
 
 #include "core/policy/forced.h"
@@ -88,17 +87,25 @@ class ScoreTable {
     }
   }
 
-  void fill(RowScorer& scorer, Isa isa, int threads) {
+  // rows_at_once rows per call of the scorer, whatever it would like.
+  void fill(RowScorer& scorer, Isa isa, int threads, int64_t rows_at_once = 1) {
     TestExec on(threads, isa);
     const int kv_heads = static_cast<int>(c_.p.k.view.heads);
+    const int64_t n_rows = c_.p.rows.size(), items = ceil_div(n_rows, rows_at_once);
     for (int kv = 0; kv < kv_heads; kv += threads) {
       const int count = std::min(threads, kv_heads - kv);
       const Status status = scorer.begin_heads(kv, count, on.exec);
       ASSERT_TRUE(status.ok()) << status.message();
-      const Status scored = on.exec.for_each(count * c_.p.rows.size(), [&](int thread, int64_t i) {
-        const int64_t row = i / count;
+      const Status scored = on.exec.for_each(count * items, [&](int thread, int64_t i) {
+        const int64_t first = i / count * rows_at_once;
         const int kv_head = kv + static_cast<int>(i % count);
-        scorer.score(thread, row, kv_head, requests(row, kv_head));
+        std::vector<std::vector<ScoreRequest>> requests;
+        std::vector<RowRequests> rows;
+        for (int64_t row = first; row < std::min(n_rows, first + rows_at_once); ++row)
+          requests.push_back(requests_of(row, kv_head));
+        for (size_t r = 0; r < requests.size(); ++r)
+          rows.push_back({first + static_cast<int64_t>(r), requests[r]});
+        scorer.score_rows(thread, kv_head, rows);
       });
       ASSERT_TRUE(scored.ok()) << scored.message();
     }
@@ -144,7 +151,7 @@ class ScoreTable {
   const Row& row_of(int64_t list) const {
     return c_.p.rows.rows[static_cast<size_t>(list % c_.p.rows.size())];
   }
-  std::vector<ScoreRequest> requests(int64_t row, int kv_head) {
+  std::vector<ScoreRequest> requests_of(int64_t row, int kv_head) {
     const int group = static_cast<int>(c_.p.q.view.heads / c_.p.k.view.heads);
     std::vector<ScoreRequest> out;
     for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {

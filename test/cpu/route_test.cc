@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "core/cpu_features.h"
+#include "cpu/isa/tile_scalar.h"
+#include "cpu/route/kernel_softmax.h"
 #include "cpu/route/scorer.h"
+#include "cpu/route/softmax_scorer.h"
 #include "cpu/route_case.h"
 #include "reference/reference.h"
 #include "reference/scorer.h"
@@ -73,7 +76,7 @@ TEST_P(RouteTest, ScoresMatchTheReferenceForHeadsAndTypes) {
   for (const auto [q, kv] : {Heads{3, 3}, Heads{9, 3}, Heads{14, 2}, Heads{8, 1}})
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       SCOPED_TRACE(testing::Message() << q << " heads on " << kv << ", " << dtype_name(dtype));
-      ProblemArgs args{.q_tokens = 150, .k_tokens = 700, .q_heads = q, .kv_heads = kv};
+      ProblemArgs args{.q_tokens = 75, .k_tokens = 330, .q_heads = q, .kv_heads = kv};
       args.head_dim = q == 3 ? 80 : q == 9 ? 96 : q == 14 ? 128 : 256;
       args.layout = q == 9 ? support::Layout::kPadded : support::Layout::kHeadMajor;
       const Problem p(support::with_dtype(args, dtype));
@@ -120,6 +123,22 @@ TEST_P(RouteTest, AScoreOfAPairDoesNotDependOnTheOthers) {
   some.expect_bits_of(all);
 }
 
+TEST_P(RouteTest, AScoreDoesNotDependOnTheRowsBesideIt) {
+  ProblemArgs args{.q_tokens = 450, .k_tokens = 900, .q_heads = 4, .kv_heads = 2};
+  args.sequences = {{0, 300, 0, 700, 400}, {300, 150, 700, 200, 50}};
+  const Problem p(args);
+  const Options o = options();
+  RouteCase c(p, o);
+  const auto scorer = cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa());
+  for (const bool whole : {true, false}) {
+    const auto asked = [whole](int head, int32_t block) { return whole || kSome(head, block); };
+    support::ScoreTable alone(c, asked), together(c, asked);
+    alone.fill(*scorer, isa(), 1);
+    together.fill(*scorer, isa(), 2, 5);
+    together.expect_bits_of(alone);
+  }
+}
+
 TEST_P(RouteTest, RoutesMatchTheReference) {
   for (const char* preset : {"balanced", "careful"})
     for (const Selection selection : {Selection::kTopK, Selection::kThreshold, Selection::kTopP}) {
@@ -128,7 +147,7 @@ TEST_P(RouteTest, RoutesMatchTheReference) {
       o.router.kind = router();
       o.relay.mode = Relay::kOff;
       o.selection.kind = selection;
-      const Problem p({.q_tokens = 300, .k_tokens = 1500, .q_heads = 4, .kv_heads = 2, .seed = 5});
+      const Problem p({.q_tokens = 200, .k_tokens = 1300, .q_heads = 2, .kv_heads = 1, .seed = 5});
       support::expect_same_routes(RouteCase(p, o), isa(), cpu::route);
     }
 }
@@ -156,6 +175,40 @@ TEST_P(RouteTest, BrokenInputHurtsNoOtherRow) {
     const int64_t row = list % p.rows.size();
     if (row == 2 || row >= 6) continue;  // the row of the broken queries, those that see the broken keys
     EXPECT_TRUE(std::ranges::equal(clean.route[list], broken.route[list])) << "list " << list;
+  }
+}
+
+// AMX's manners on every machine: packing clears the rows that fill up a step, scores are stored for them too.
+struct SteppingTile : cpu::TileScalar {
+  static constexpr int kRowStep = 16;
+  static void pack_rows(const std::byte* q, DType dtype, int64_t token_stride, int M, int D, float factor,
+                        float* out) {
+    TileScalar::pack_rows(q, dtype, token_stride, M, D, factor, out);
+    std::fill(out + M * D, out + cpu::round_up(M, kRowStep) * D, 0.0f);
+  }
+  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch) {
+    TileScalar::scores(rows, static_cast<int>(cpu::round_up(M, kRowStep)), panel, D, s, s_pitch);
+  }
+};
+
+TEST(RouteRowStepTest, ATileThatStoresWholeStepsOverwritesNobodysScores) {
+  const cpu::SoftmaxKernel kernel = cpu::make_softmax_kernel<SteppingTile>();
+  const Problem p({.q_tokens = 300, .k_tokens = 700, .q_heads = 6, .kv_heads = 2});
+  for (const Router router : {Router::kSub, Router::kSampled, Router::kAntidiag}) {
+    SCOPED_TRACE(name_of(router));
+    Options o = Options::from_preset("balanced").value();
+    o.router.kind = router;
+    RouteCase c(p, o);
+    cpu::SoftmaxScorer scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, kernel,
+                              cpu::kPairScalar);
+    reference::Scorer reference(p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale);
+    for (const bool whole : {true, false}) {
+      const auto asked = [whole](int head, int32_t block) { return whole || kSome(head, block); };
+      support::ScoreTable want(c, asked), got(c, asked);
+      want.fill(reference, Isa::kScalar, 1);
+      got.fill(scorer, Isa::kScalar, 2, 3);
+      got.expect_near(want, support::score_tolerance(router, Isa::kScalar));
+    }
   }
 }
 

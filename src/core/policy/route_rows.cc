@@ -39,9 +39,16 @@ class RouteRows {
   }
 
   Status run(RowScorer& costly, Exec& exec) {
-    RR_TRY(for_each_item(costly, units_, exec, [&](int thread, int kv_head, int64_t row, int64_t end) {
-      route(costly, thread, kv_head, row, end);
-    }));
+    if (scores_anything()) {
+      RR_TRY(for_each_item(costly, units_, exec, [&](int thread, int kv_head, int64_t row, int64_t end) {
+        route(costly, thread, kv_head, row, end);
+      }));
+    } else {  // no keys are packed for it
+      RR_TRY(exec.for_each(units_.kv_heads * units_.n_rows, [&](int thread, int64_t i) {
+        const int64_t row = i % units_.n_rows;
+        route(costly, thread, static_cast<int>(i / units_.n_rows), row, row + 1);
+      }));
+    }
     args_.next.route = routes_.finish();
     args_.next.near = near_.finish();
     args_.next.probes = probes_.finish();
@@ -57,6 +64,12 @@ class RouteRows {
   }
 
  private:
+  bool scores_anything() const {
+    const auto& kinds = args_.proposal.kind;
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [](Kind kind) { return kind != Kind::kDense && kind != Kind::kKeep; });
+  }
+
   // Rows [first, end) of a KV head: every unit of them is settled here, once.
   void route(RowScorer& costly, int thread, int kv_head, int64_t first, int64_t end) {
     PolicyScratch& s = scratch_[static_cast<size_t>(thread)];

@@ -34,19 +34,26 @@ const std::byte* SoftmaxScorer::column_token(int kv_head, int64_t block, int col
 
 void SoftmaxScorer::pack_slot(int kv_head, int64_t slot, std::byte* tokens, std::byte* out) const {
   const PanelShape& shape = plan_.shape;
-  const DType dtype = a_.router.kind == Router::kSub ? DType::kBF16 : a_.k.dtype;
+  const bool means = a_.router.kind == Router::kSub;
+  const DType dtype = means ? DType::kBF16 : a_.k.dtype;
   const int D = static_cast<int>(a_.k.head_dim), B = shape.blocks_per_slot;
-  const int64_t token_bytes = D * dtype_bytes(dtype), piece_bytes = shape.panel_bytes / plan_.pieces;
   for (int panel = 0; panel < shape.panels_per_slot; ++panel)
-    for (int piece = 0; piece < plan_.pieces; ++piece, out += piece_bytes) {
-      // Gathered first, because columns are interleaved and strided. Costs a copy within L1 per key and layer: below a
-      // thousandth of dense attention.
+    for (int piece = 0; piece < plan_.pieces; ++piece, out += shape.panel_bytes / plan_.pieces) {
+      const auto column = [&](int x) {
+        return column_token(kv_head, slot * B + x % B, panel * kPanel / B + x / B, piece);
+      };
+      if (B == 1 && plan_.pieces == 1) {  // as they lie in memory; the missing ones are the last
+        int n = kPanel;
+        while (n > 0 && column(n - 1) == nullptr) --n;
+        kernel_.pack_keys(column(0), dtype, means ? D : a_.k.token_stride, n, D, out);
+        continue;
+      }
+      // Interleaved or strided columns are gathered first, a copy within L1.
+      const auto bytes = static_cast<size_t>(D * dtype_bytes(dtype));
       for (int x = 0; x < kPanel; ++x) {
-        const std::byte* from = column_token(kv_head, slot * B + x % B, panel * kPanel / B + x / B, piece);
-        if (from != nullptr)
-          std::memcpy(tokens + x * token_bytes, from, static_cast<size_t>(token_bytes));
-        else
-          std::memset(tokens + x * token_bytes, 0, static_cast<size_t>(token_bytes));
+        std::byte* to = tokens + static_cast<size_t>(x) * bytes;
+        const std::byte* from = column(x);
+        from != nullptr ? std::memcpy(to, from, bytes) : std::memset(to, 0, bytes);
       }
       kernel_.pack_keys(tokens, dtype, D, kPanel, D, out);
     }
