@@ -71,7 +71,6 @@ RelayCounts& RelayCounts::operator+=(const RelayCounts& o) {
 
 RelayedRun::RelayedRun(const Shape& shape, const RelayOptions& relay, uint64_t seed)
     : shape_(shape), options_(options_of(shape, relay, seed)), rows_(rows_of(shape)) {}
-RelayedRun::~RelayedRun() = default;
 
 Status RelayedRun::layer(std::span<const float> costly, std::span<const float> cheap) {
   GivenScores costly_router(costly, shape_.blocks), cheap_router(cheap, shape_.blocks);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,7 +33,6 @@ class RelayedRun {
  public:
   // `seed` draws the probes; `relay.seed` is replaced by it.
   RelayedRun(const Shape& shape, const RelayOptions& relay, uint64_t seed);
-  ~RelayedRun();
 
   // The next layer's scores, [rows, blocks] f32. `cheap` is asked by screen only and may be empty otherwise.
   Status layer(std::span<const float> costly, std::span<const float> cheap);
