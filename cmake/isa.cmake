@@ -14,12 +14,13 @@ function(rr_set_isa_flags)
     foreach(isa avx2 avx512 avx512bf16 amx)
       if(file MATCHES "_${isa}\\.cc$")
         # Kernels are optimised in every preset: at -O0 a test of real lengths takes minutes.
-        set_source_files_properties(${file} DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES COMPILE_OPTIONS
-          "${RR_FLAGS_${isa}};-O3")
+        set_source_files_properties(${file} DIRECTORY ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}
+          PROPERTIES COMPILE_OPTIONS "${RR_FLAGS_${isa}};-O3")
       endif()
     endforeach()
     if(file MATCHES "_scalar\\.cc$")
-      set_source_files_properties(${file} DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES COMPILE_OPTIONS "-O3")
+      set_source_files_properties(${file} DIRECTORY ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}
+        PROPERTIES COMPILE_OPTIONS "-O3")
     endif()
   endforeach()
 endfunction()

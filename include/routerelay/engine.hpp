@@ -81,6 +81,8 @@ class Pass {
   // Empty when the layer was dense.
   std::span<const int64_t> row_offsets() const;
   std::span<const int32_t> picked() const;
+  // Why each of these rows was scored in full; kNone where the ledger's route or candidates were enough.
+  std::span<const Cause> causes() const;
 
  private:
   struct Impl;

@@ -192,5 +192,10 @@ std::span<const int32_t> Pass::picked() const {
   if (r.layers.empty() || r.layers.back().dense) return {};
   return impl_->ledger.route.ids;
 }
+std::span<const Cause> Pass::causes() const {
+  const Report& r = impl_->report;
+  if (r.layers.empty() || r.layers.back().dense) return {};
+  return impl_->proposal.cause;
+}
 
 }  // namespace routerelay

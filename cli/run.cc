@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// routerelay run: a trace's layers through one preset, dense beside it, layer by layer.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/engine_flags.h"
+#include "cli/scores.h"
+
+namespace routerelay::cli {
+namespace {
+
+struct RunArgs {
+  std::string path;
+  std::string preset = "balanced";
+  std::vector<std::string> sets;  // key=value
+  std::vector<int> layers;
+  EngineOptions engine;
+  int repeat = 3;
+  int audit = 8;
+  int64_t chunk = 0;
+};
+
+std::vector<std::string> cells(const std::string& layer, const std::string& kind, const Score& s) {
+  return {layer,
+          kind,
+          percent(s.density),
+          percent(s.visited_share),
+          percent(s.mass),
+          percent(s.id_recall),
+          percent(s.scored_share),
+          times(s.speedup()),
+          decimals(s.dense_us / 1e3, 2),
+          decimals(s.layer_us / 1e3, 2),
+          decimals(s.summarize_us / 1e3, 2),
+          decimals(s.relay_us / 1e3, 2),
+          decimals(s.route_us / 1e3, 2),
+          decimals(s.attend_us / 1e3, 2),
+          scientific(s.error_rms),
+          scientific(s.error_max)};
+}
+
+Answer answer_of(const RunArgs& args, const Options& options, const Trace& trace,
+                 const std::vector<int>& layers, const Engine& engine, const Replay& result,
+                 const Style& style) {
+  Answer a;
+  a.isa = name_of(engine.isa());
+  a.threads = engine.threads();
+  nlohmann::json params = trace_params(trace);
+  params["preset"] = options.preset;
+  params["backend"] = engine.backend();
+  if (args.chunk > 0) params["chunk"] = args.chunk;
+  Table table({"layer", "kind", "density", "of layer", "mass", "ids", "scored", "speedup", "dense ms",
+               "layer ms", "summ.", "relay", "route", "attend", "err rms", "err max"});
+  table.align_left(1);
+  const auto scoped = [&](const char* scope, const Score& s) {
+    params["scope"] = scope;
+    add_score(s, params, a.records);
+  };
+  const Score routed = score(result, 0, Scope::kRouted), all = score(result, 0, Scope::kAll);
+  if (routed.layers > 0) scoped("routed", routed);
+  scoped("all", all);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerReport& report = result.runs[0][i].report;
+    const Score s = score_layer(result, 0, i);
+    params["layer"] = layers[i];
+    params["layer_kind"] = kind_of(report);
+    scoped("layer", s);
+    table.add(cells(std::to_string(layers[i]), kind_of(report), s));
+  }
+  if (routed.layers > 0) table.add(cells("routed", fmt::format("{} layers", routed.layers), routed));
+  table.add(cells("all", fmt::format("{} layers", all.layers), all));
+  a.text = fmt::format(
+      "{}\npreset {} on {} ({}, {} threads){}\n\n{}\nsummaries {} of 16-bit K and V, workspace {}\n",
+      describe(args.path, trace), options.preset, engine.backend(), a.isa, a.threads,
+      args.chunk > 0 ? fmt::format(", chunks of {}", args.chunk) : "", table.text(style),
+      percent(all.summary_share), bytes_text(all.workspace_bytes));
+  return a;
+}
+
+Result<Answer> run_trace(const RunArgs& args, const Options& options, Shell& shell) {
+  const Result<Trace> trace = Trace::open(args.path);
+  if (!trace.ok()) return trace.status();
+  const Result<std::vector<int>> layers = choose_layers(trace.value(), args.layers);
+  if (!layers.ok()) return layers.status();
+  Result<Engine> engine = make_engine(args.engine);
+  if (!engine.ok()) return engine.status();
+  const Result<Replay> result = replay(engine.value(), {.trace = trace.value(),
+                                                        .layers = layers.value(),
+                                                        .contestants = {options},
+                                                        .chunk = args.chunk,
+                                                        .repeat = args.repeat,
+                                                        .audit_every = args.audit,
+                                                        .progress = shell.progress.callback()});
+  if (!result.ok()) return result.status();
+  return answer_of(args, options, trace.value(), layers.value(), engine.value(), result.value(), shell.style);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Job& job) {
+  auto args = std::make_shared<RunArgs>();
+  CLI::App* command =
+      app.add_subcommand("run", "A trace through a preset, against dense: density, mass, error, time");
+  command->add_option("TRACE", args->path, "A trace (docs/trace.md)")->required();
+  command->add_option("--preset", args->preset, "exact, careful, balanced or fast")
+      ->capture_default_str()
+      ->check(legal(Options::from_preset));
+  command->add_option("--set", args->sets, "KEY=VALUE on top of the preset, as selection.floor=0.1")
+      ->take_all();
+  command->add_option("--layers", args->layers, "0,7,12; every traced layer when not given")->delimiter(',');
+  command->add_option("--repeat", args->repeat, "Timed repetitions; the fastest counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--audit", args->audit, "Every so many rows are held against full attention; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 20));
+  command
+      ->add_option("--chunk", args->chunk, "Queries per pass, as in chunked prefill; the whole trace when 0")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  add_engine_flags(*command, args->engine);
+  command->callback([args, &job] {
+    job = [args, options = or_usage(options_of(args->preset, args->sets))](Shell& shell) {
+      return run_trace(*args, options, shell);
+    };
+  });
+}
+
+}  // namespace routerelay::cli

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replay's figures as records, the same names in every command.
+#pragma once
+
+#include "bench/workload/workload.h"
+#include "cli/replay.h"
+
+namespace routerelay::cli {
+
+// Appends speedup, density, layer_density, mass, id_recall, error_rms, error_max, scored_share, screened_share,
+// kept_share, time (params stage: dense, layer, summarize, relay, route, attend), summary_share and workspace. What
+// no audit measured is left out.
+void add_score(const Score& score, const nlohmann::json& params, std::vector<Record>& records);
+
+// The least speedup that a balanced layer of this density should reach: a tenth off a layer whose attention costs its
+// share of the blocks at 85 % of dense efficiency and whose routing costs 6 % of dense (issue 3).
+double speedup_bar(double layer_density);
+
+// "trace.safetensors: model, layers 0-27, 16384 queries (14 heads), 16384 keys (2 heads of 64, f16)".
+std::string describe(const std::string& path, const Trace& trace);
+nlohmann::json trace_params(const Trace& trace);
+
+}  // namespace routerelay::cli
