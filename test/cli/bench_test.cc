@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench and reproduce say what issues ask them for; their figures are the machine's business.
+#include <gmock/gmock.h>
+
+#include "cli/command_line.h"
+
+namespace routerelay {
+namespace {
+
+using support::json_of;
+using support::values;
+using ::testing::Each;
+using ::testing::Gt;
+using ::testing::SizeIs;
+
+TEST(CliBench, LayerGivesEveryStageOfBothKinds) {
+  const auto j = json_of("bench", "layer --keys 3072 --head-dim 64 --dtype f16 --seconds 0.01");
+  for (const char* kind : {"first", "relayed"})
+    for (const char* stage : {"summarize", "relay", "route", "total"})
+      EXPECT_THAT(values(j, "share_of_dense",
+                         {{"stage", stage}, {"preset", "balanced"}, {"layer_kind", kind}, {"keys", 3072}}),
+                  SizeIs(1));
+  EXPECT_THAT(values(j, "share_of_dense", {{"stage", "total"}}), Each(Gt(0)));
+}
+
+TEST(CliBench, PeakAndAttendGiveGflops) {
+  const auto peak = json_of("bench", "peak --isa scalar --dtype f32 --seconds 0.01");
+  EXPECT_THAT(values(peak, "gflops", {{"isa", "scalar"}, {"dtype", "f32"}}), SizeIs(Gt(0u)));
+  const auto attend =
+      json_of("bench", "attend --isa scalar --dtype f32 --head-dim 64 --keys 512 --density 1 --seconds 0.01");
+  EXPECT_THAT(
+      values(attend, "gflops", {{"isa", "scalar"}, {"dtype", "f32"}, {"head_dim", 64}, {"keys", 512}}),
+      SizeIs(Gt(0u)));
+}
+
+}  // namespace
+}  // namespace routerelay
