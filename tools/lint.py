@@ -91,7 +91,7 @@ def check_stages(files: list[str]) -> Iterator[Problem]:
 
 
 def check_headers(files: list[str]) -> Iterator[Problem]:
-    """A file opens with its licence line and one sentence; a .cc may leave the sentence to the header it includes first."""
+    """A file opens with its licence line and one sentence; a .cc may leave that to the header it includes first."""
     for path in files:
         lines = lines_of(path) if path.endswith(CODE + SCRIPTS) or path == "dev" else []
         if not lines:

@@ -24,6 +24,7 @@ LAYERS = {
     "plugins": (("plugins/",), ("api", "core", "trace", "flow")),
     "python": (("python/",), ("api", "core", "trace", "flow")),
     "examples": (("examples/",), ("api",)),
+    "tools": (("tools/",), ()),
 }
 
 
