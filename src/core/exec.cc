@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 
 namespace routerelay {
@@ -13,7 +15,12 @@ std::byte* Workspace::grow(Buffer& buffer, int64_t bytes) {
   if (bytes > buffer.bytes || !buffer.data) {
     const size_t rounded = (static_cast<size_t>(bytes < 64 ? 64 : bytes) + 63) / 64 * 64;
     buffer.data.reset();  // freed first: old and new need not fit side by side
-    buffer.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+    // Routes jump between the panels of a packed head, which on 4 KiB pages also misses the TLB (4 to 8 % of attend
+    // at 10 % density, docs/kernel/cpu-attend.md). Where the kernel declines, the memory works as before.
+    constexpr size_t kHugePage = size_t{2} << 20;
+    const bool huge = rounded >= 2 * kHugePage;
+    buffer.data.reset(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : 64, rounded)));
+    if (huge && buffer.data) madvise(buffer.data.get(), rounded, MADV_HUGEPAGE);
     buffer.bytes = buffer.data ? static_cast<int64_t>(rounded) : 0;
   }
   return buffer.data.get();

@@ -11,10 +11,9 @@ int64_t peak_scalar(int64_t iterations) {
   Vector a = Vector{} + 0.5f, b = Vector{} + 1e-3f;
   for (int64_t i = 0; i < iterations; ++i)
 #pragma GCC unroll 12
-    for (int r = 0; r < kSums; ++r) {
-      x[r] = x[r] * a + b;
-      __asm__ volatile("" : "+x"(x[r]));  // keeps every step: the loop has a closed form
-    }
+    for (int r = 0; r < kSums; ++r) x[r] = x[r] * a + b;
+#pragma GCC unroll 12
+  for (int r = 0; r < kSums; ++r) __asm__ volatile("" : : "x"(x[r]));  // the sums are wanted
   return iterations * kSums * 4 * 2;
 }
 
