@@ -158,7 +158,6 @@ TEST(Attend, HugeLogitsDoNotOverflow) {
   p.k.fill_normal(1, 1, 300);
   attend(p, full_routes());
   expect_matches(p, exact_attention(p, full_routes()), tolerance_of(DType::kF32, Products::kF64));
-});
 }
 
 TEST(Attend, LseIsOptional) {
