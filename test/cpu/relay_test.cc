@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's proposals against the reference's, for every relay mode on every ISA, with the ledger of a slightly different
-// layer before.
+// The CPU's proposals against the reference's, for every relay mode on every ISA, with the ledger of a slightly
+// different layer before.
 #include "cpu/relay/relay.h"
 
 #include <gtest/gtest.h>

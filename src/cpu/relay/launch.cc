@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the costly scorer and the cheap one of screen, and lets the shared rules use them.
 #include "core/policy/relay_rows.h"
 #include "cpu/relay/relay.h"
 #include "cpu/route/scorer.h"

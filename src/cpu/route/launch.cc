@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds the scorer that the options name and lets the shared rules use it.
 #include "core/policy/route_rows.h"
 #include "cpu/route/route.h"
 #include "cpu/route/scorer.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hands blocks of keys to the ISA's kernel, a few at a time per thread.
 #include <algorithm>
 #include <string>
 
