@@ -27,11 +27,11 @@ TEST(Isa, AnUnknownNameIsRefusedWithTheLegalOnes) {
   EXPECT_FALSE(isa_from("AVX2").ok());
 }
 
-TEST(Isa, ScalarIsAlwaysThereAndTheBestIsLast) {
+TEST(Isa, ScalarIsAlwaysThereAndTheBestIsAvailable) {
   const auto& all = available_isas();
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front(), Isa::kScalar);
-  EXPECT_EQ(all.back(), best_isa());
+  EXPECT_TRUE(isa_available(best_isa()));
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
   for (Isa isa : all) EXPECT_TRUE(isa_available(isa));
 }
