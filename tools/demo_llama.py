@@ -35,7 +35,8 @@ class ContextParams(_c.Structure):
                                                  "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow")]
     _fields_ += [("yarn_orig_ctx", _c.c_uint32), ("defrag_thold", _c.c_float), ("cb_eval", _c.c_void_p),
                  ("cb_eval_data", _c.c_void_p), ("type_k", _c.c_int32), ("type_v", _c.c_int32),
-                 ("abort_callback", _c.c_void_p), ("abort_data", _c.c_void_p), ("reserved", _c.c_void_p), ("embeddings", _c.c_bool),
+                 ("abort_callback", _c.c_void_p), ("abort_data", _c.c_void_p), ("reserved", _c.c_void_p),
+                 ("embeddings", _c.c_bool),
                  ("offload_kqv", _c.c_bool), ("no_perf", _c.c_bool), ("op_offload", _c.c_bool),
                  ("swa_full", _c.c_bool), ("kv_unified", _c.c_bool), ("samplers", _c.c_void_p),
                  ("n_samplers", _c.c_size_t), ("ctx_other", _c.c_void_p)]
@@ -186,7 +187,8 @@ class Session:
         row = self.lib.llama_get_logits_ith(self.pointer, i)
         if not row:
             raise HostError(f"no logits for token {i}")
-        return memoryview((_c.c_float * self.model.n_vocab).from_address(_c.addressof(row.contents))).cast("B").cast("f")
+        floats = (_c.c_float * self.model.n_vocab).from_address(_c.addressof(row.contents))
+        return memoryview(floats).cast("B").cast("f")
 
     def clear(self):
         """Forgets every token."""

@@ -21,10 +21,15 @@ Result<Isa> isa_from(std::string_view name);
 // What this machine can run, slowest first; AMX only after the kernel has granted its tiles.
 const std::vector<Isa>& available_isas();
 
+// Threads that belong to the caller: runs fn(0) .. fn(n - 1) at the same time, fn(0) on the calling thread, and
+// returns when all have. It may leave out any but fn(0).
+using Team = std::function<void(int n, const std::function<void(int)>& fn)>;
+
 struct EngineOptions {
   std::string backend = "";  // "cpu" (default) or "reference"; ROUTERELAY_BACKEND when empty
   std::string isa = "";      // a name of `available_isas`; ROUTERELAY_ISA, then the best, when empty
   int threads = 0;           // 0: all cores
+  Team team = {};            // empty: the engine starts threads of its own
 };
 
 // Owns the threads and the workspace. One Pass runs at a time per engine; several engines may coexist.

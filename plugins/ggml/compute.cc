@@ -58,7 +58,7 @@ int32_t Instance::graph_compute(Graph* graph) {
 
 Status Instance::ensure_engine() {
   if (!engine_) {
-    Result<Engine> made = Engine::create({.threads = threads_});
+    Result<Engine> made = Engine::create({.threads = threads_, .team = plugin_.team});
     if (!made.ok()) return made.status();
     engine_.emplace(std::move(made).value());
   }

@@ -77,7 +77,7 @@ Status check_tensors(const Host& host) {
 }
 
 // The function table's position: its graph_compute must be code, and not ours.
-Status check_backend(const Host& host, const void* own) {
+Status check_backend(Host& host, const void* own) {
   Backend* cpu = host.call.backend_init_by_type(kDeviceCpu, nullptr);
   if (cpu == nullptr)
     return {Code::kUnsupported,
@@ -91,12 +91,13 @@ Status check_backend(const Host& host, const void* own) {
   const bool in_host =
       dladdr(own, &ours) != 0 && dladdr(compute, &theirs) != 0 && ours.dli_fbase != theirs.dli_fbase;
   same.expect("backend.graph_compute is host code", true, in_host);
+  host.cpu_code = compute;
   return same.status();
 }
 
 }  // namespace
 
-Status shake_hands(const Host& host, const void* own) {
+Status shake_hands(Host& host, const void* own) {
   RR_TRY(check_tensors(host));
   return check_backend(host, own);
 }

@@ -10,6 +10,6 @@ namespace routerelay::ggml {
 // Builds a small attention node without data and a CPU backend through the host's own constructors and reads
 // both at our offsets. kUnsupported names version, member, expected and found value. `own` is any address in
 // the plug-in, which the host's functions must not lie in.
-Status shake_hands(const Host& host, const void* own);
+Status shake_hands(Host& host, const void* own);
 
 }  // namespace routerelay::ggml

@@ -59,6 +59,8 @@ struct Host {
   std::string version;
   int32_t api = 0;  // what the host compares Registry::api_version with
   BackendLayout layout{};
+  const void* cpu_code =
+      nullptr;  // of its CPU backend, which may live in a module of its own; set by shake_hands
 };
 
 // Finds the host that `caller` (an address in its code) belongs to, or any loaded module that exports all

@@ -11,6 +11,7 @@
 #include "core/cpu_features.h"
 #include "device.h"
 #include "handshake.h"
+#include "host_team.h"
 #include "say.h"
 #include "tally.h"
 
@@ -33,6 +34,7 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   if (!host.ok()) return host.status();
   plugin->host = std::move(host).value();
   RR_TRY(shake_hands(plugin->host, reinterpret_cast<const void*>(&prepare)));
+  plugin->team = host_team(plugin->host.cpu_code);
   plugin->claims.min_rows = plugin->env.min_rows;
   plugin->claims.min_keys = plugin->env.min_kv.value_or(plugin->claims.min_keys);
 

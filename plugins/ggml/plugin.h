@@ -4,6 +4,7 @@
 
 #include "core/env.h"
 #include "host.h"
+#include "routerelay/engine.hpp"
 #include "routerelay/options.hpp"
 #include "supports.h"
 
@@ -14,6 +15,7 @@ struct Plugin {
   Options options;  // of env.preset
   Host host;
   Claims claims;
+  Team team;  // the host's own threads, where it has some to share
 };
 
 }  // namespace routerelay::ggml

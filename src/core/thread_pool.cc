@@ -15,6 +15,7 @@ namespace routerelay {
 
 struct ThreadPool::Impl {
   int threads = 1;
+  Team team;
   std::vector<std::thread> workers;
   std::mutex mutex;
   std::condition_variable wake, done;
@@ -38,6 +39,7 @@ struct ThreadPool::Impl {
     }
   }
 
+  void run_workers(int helpers);
   void work(int idx) {
     std::unique_lock lock(mutex);
     for (uint64_t seen = 0;;) {
@@ -73,34 +75,45 @@ void ThreadPool::set_threads(int threads) {
   impl_->threads = std::max(1, threads);
 }
 
-Status ThreadPool::run(int64_t n, const std::function<void(int, int64_t)>& fn) {
-  Impl& p = *impl_;
-  if (n <= 0) return {};
-  const int helpers = static_cast<int>(std::min<int64_t>(p.threads, n)) - 1;
+void ThreadPool::set_team(Team team) {
+  impl_->team = std::move(team);
+}
+
+void ThreadPool::Impl::run_workers(int helpers) {
   {
-    std::unique_lock lock(p.mutex);
-    p.fn = &fn;
-    p.n = n;
-    p.next.store(0, std::memory_order_relaxed);
-    p.error = nullptr;
+    std::unique_lock lock(mutex);
     try {
-      while (static_cast<int>(p.workers.size()) < helpers) {
-        const int idx = static_cast<int>(p.workers.size());
+      while (static_cast<int>(workers.size()) < helpers) {
+        const int idx = static_cast<int>(workers.size());
         // A late starter must not mistake an old run for news: it starts from generation 0 and finds
         // itself outside taking_part unless this run counts on it.
-        p.workers.emplace_back([&p, idx] { p.work(idx); });
+        workers.emplace_back([this, idx] { work(idx); });
       }
     } catch (const std::system_error&) {
       // Fewer threads than asked for still do all the work.
     }
-    p.taking_part = std::min(helpers, static_cast<int>(p.workers.size()));
-    p.running = p.taking_part;
-    if (p.taking_part > 0) ++p.generation;
+    taking_part = std::min(helpers, static_cast<int>(workers.size()));
+    running = taking_part;
+    if (taking_part > 0) ++generation;
   }
-  p.wake.notify_all();
-  p.drain(0);
-  std::unique_lock lock(p.mutex);
-  p.done.wait(lock, [&] { return p.running == 0; });
+  wake.notify_all();
+  drain(0);
+  std::unique_lock lock(mutex);
+  done.wait(lock, [&] { return running == 0; });
+}
+
+Status ThreadPool::run(int64_t n, const std::function<void(int, int64_t)>& fn) {
+  Impl& p = *impl_;
+  if (n <= 0) return {};
+  const int helpers = static_cast<int>(std::min<int64_t>(p.threads, n)) - 1;
+  p.fn = &fn;
+  p.n = n;
+  p.next.store(0, std::memory_order_relaxed);
+  p.error = nullptr;
+  if (p.team && helpers > 0)
+    p.team(helpers + 1, [&p](int thread) { p.drain(thread); });
+  else
+    p.run_workers(helpers);
   if (!p.error) return {};
   try {
     std::rethrow_exception(p.error);

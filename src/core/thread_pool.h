@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "routerelay/engine.hpp"
 #include "routerelay/status.hpp"
 
 namespace routerelay {
@@ -19,6 +20,7 @@ class ThreadPool {
 
   int threads() const;
   void set_threads(int threads);  // from the next run on
+  void set_team(Team team);       // the caller's threads instead of workers; empty: workers
 
   // fn(thread, i) for i in [0, n), each i once, in ascending order of start. Blocks until all are done. An
   // exception in fn ends the run: bad_alloc comes back as kOutOfMemory, any other as kInternal. One run at a

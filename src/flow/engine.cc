@@ -51,7 +51,9 @@ Result<Engine> Engine::create(const EngineOptions& options) {
         fmt::format("engine: threads is {}; legal: 1 to {}, or 0 for all cores", wanted, kMaxThreads));
   const int threads =
       wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return Engine(std::make_unique<Impl>(*stages.value(), isa.value(), threads));
+  auto impl = std::make_unique<Impl>(*stages.value(), isa.value(), threads);
+  impl->pool.set_team(options.team);
+  return Engine(std::move(impl));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-in in a real host, the xllamacpp wheel: logits against stock's, refusals that leave the host running, a trace.
+"""The plug-in in a real host, the xllamacpp wheel: logits against stock's, refusals, thresholds, report and trace.
 
 Every case runs in a process of its own (this file with `case NAME`), since variables and plug-ins are read once.
 """
