@@ -134,7 +134,9 @@ class ScoreTable {
         const auto& all = whole.lists_[i];
         const auto at = std::ranges::lower_bound(all.ids, lists_[i].ids[b]) - all.ids.begin();
         ASSERT_EQ(lists_[i].score[b], all.score[static_cast<size_t>(at)]) << "list " << i << ", block " << b;
-        if (rescues()) ASSERT_EQ(lists_[i].rescue[b], all.rescue[static_cast<size_t>(at)]);
+        if (rescues()) {
+          ASSERT_EQ(lists_[i].rescue[b], all.rescue[static_cast<size_t>(at)]);
+        }
       }
   }
   float score(int64_t list, int32_t block) const {

@@ -114,9 +114,13 @@ TEST_P(SummarizeTest, BrokenKeysStayInTheirBlock) {
   const Summary broken = summarize(p, kEverything, GetParam());
   EXPECT_TRUE(std::isnan(broken.mean[64 + 3]));
   for (size_t i = 0; i < clean.mean.size(); ++i)
-    if (i / 64 != 1) ASSERT_EQ(clean.mean[i], broken.mean[i]) << i;
+    if (i / 64 != 1) {
+      ASSERT_EQ(clean.mean[i], broken.mean[i]) << i;
+    }
   for (size_t i = 0; i < clean.sub_means.size(); ++i)
-    if (i / 64 != 8) ASSERT_EQ(clean.sub_means[i], broken.sub_means[i]) << i;
+    if (i / 64 != 8) {
+      ASSERT_EQ(clean.sub_means[i], broken.sub_means[i]) << i;
+    }
 }
 
 TEST_P(SummarizeTest, ThreadsChangeNoBit) {

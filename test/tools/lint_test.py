@@ -72,8 +72,8 @@ class Lint(unittest.TestCase):
         self.write("README.md", f"`src/core/*.h`, `./dev test --asan`, `routerelay info --json`\n\n{right}")
         self.assertEqual(self.found(lint_docs.check_docs), [])
         self.write("README.md", "`src/core/gone.h` `./dev fly` `./dev test --fast` `routerelay jump` [x](docs/y.md)\n")
-        for what in ("names src/core/gone.h", "names './dev fly'", "names './dev test --fast'", "names 'routerelay jump'",
-                     "links to docs/y.md", "its C++ block differs"):
+        for what in ("names src/core/gone.h", "names './dev fly'", "names './dev test --fast'",
+                     "names 'routerelay jump'", "links to docs/y.md", "its C++ block differs"):
             self.assertFinds(lint_docs.check_docs, f"README.md:1: {what}")
 
     def test_changed(self):
