@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The one way into the kernels: packs the KV heads of a batch, all threads together, then hands out their rows.
 #include <algorithm>
 #include <new>
 #include <numbers>
