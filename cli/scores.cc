@@ -42,10 +42,10 @@ double speedup_bar(double layer_density) {
 
 std::string describe(const std::string& path, const Trace& trace) {
   const TraceLayer& l = trace.layers().front();
-  return fmt::format("{}: {}{} layers, {} queries from position {} ({} heads), {} keys ({} heads of {}, {})",
-                     path, trace.info().model.empty() ? "" : trace.info().model + ", ", trace.layers().size(),
-                     l.q.tokens, trace.info().q_offset, l.q.heads, l.k.tokens, l.k.heads, l.k.head_dim,
-                     dtype_name(l.k.dtype));
+  return fmt::format("{}: {}layers {}, q [{}, {}, {}] from position {}, k [{}, {}, {}] {}", path,
+                     trace.info().model.empty() ? "" : trace.info().model + ", ", trace.layers().size(),
+                     l.q.tokens, l.q.heads, l.q.head_dim, trace.info().q_offset, l.k.tokens, l.k.heads,
+                     l.k.head_dim, dtype_name(l.k.dtype));
 }
 
 nlohmann::json trace_params(const Trace& trace) {

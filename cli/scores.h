@@ -16,7 +16,7 @@ void add_score(const Score& score, const nlohmann::json& params, std::vector<Rec
 // share of the blocks at 85 % of dense efficiency and whose routing costs 6 % of dense (issue 3).
 double speedup_bar(double layer_density);
 
-// "trace.safetensors: model, layers 0-27, 16384 queries (14 heads), 16384 keys (2 heads of 64, f16)".
+// "t: model, layers 28, q [16384, 14, 64] from position 0, k [16384, 2, 64] f16".
 std::string describe(const std::string& path, const Trace& trace);
 nlohmann::json trace_params(const Trace& trace);
 

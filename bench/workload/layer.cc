@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench layer: what summarize, relay and route cost beside the dense attend of the same structured data, all in turns in
-// one process. The first routed layer scores everything, the relayed ones after it do not.
+// bench layer: what summarize, relay and route cost beside the dense attend of the same structured data, all in
+// turns in one process. The first routed layer scores everything, the relayed ones after it do not.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -146,7 +146,8 @@ std::vector<T> or_default(const std::vector<T>& given, std::vector<T> otherwise)
 
 }  // namespace
 
-// Without wishes: the best ISA, bf16 (where dense is fastest and routing weighs most), 32K keys, head_dim 128, balanced.
+// Without wishes: the best ISA, bf16 (where dense is fastest and routing weighs most), 32K keys, head_dim 128,
+// balanced.
 Result<std::vector<Record>> bench_layer(const BenchArgs& args) {
   std::vector<Record> records;
   for (const std::string& isa : or_default<std::string>(args.isas, {""}))

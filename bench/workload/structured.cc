@@ -15,8 +15,8 @@ constexpr int64_t kSinkTokens = 4;  // as attention sinks of real models: a hand
 constexpr int64_t kRun = 64;        // queries that want the same: one row
 constexpr int kWants = 2;
 constexpr double kReplace = 0.45;  // chance per layer that a want is replaced
-// Logits (after 1/sqrt(head_dim)) of a key in the query's direction. With 2 of 32 topics wanted, the wanted sixteenth of
-// the keys holds e^6.5 / 15 = 98 % before noise, about 90 % with it.
+// Logits (after 1/sqrt(head_dim)) of a key in the query's direction. With 2 of 32 topics wanted, the wanted
+// sixteenth of the keys holds e^6.5 / 15 = 98 % before noise, about 90 % with it.
 constexpr double kWantLogit = 6.5;
 constexpr double kSinkLogit = 8;
 constexpr double kNoise = 0.7;  // of a key's length, spread over all dimensions

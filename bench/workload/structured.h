@@ -22,10 +22,10 @@ struct StructuredArgs {
 // One layer of a prompt whose queries are all of its tokens.
 //  - The text is cut into segments of 32 to 256 tokens; each has one of 32 topics, the same in every layer.
 //  - A key is its topic's direction (of this layer and KV head) plus noise; the first keys are a sink.
-//  - A run of 64 queries of one head wants two topics; from one layer to the next each want is replaced with a chance of
-//    0.45, so that adjacent layers share a little over half of their best blocks, as those of real models do
-//    (52 to 56 %, docs of the evaluation). The query is the sum of these directions, as long as makes the wanted
-//    segments hold most of the attention, plus noise of its own.
+//  - A run of 64 queries of one head wants two topics. From one layer to the next each want is replaced with a
+//    chance of 0.45, so that adjacent layers share a little over half of their best blocks, as those of real
+//    models do. The query is the sum of these directions, as long as makes the wanted segments hold most of the
+//    attention, plus noise of its own.
 class StructuredLayer {
  public:
   StructuredLayer(const StructuredArgs& args, int layer);

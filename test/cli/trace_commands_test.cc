@@ -72,9 +72,7 @@ TEST_F(CliTrace, RunPrintsATable) {
   const Outcome o = routerelay("run " + path + kQuick + " --layers 2,3 --audit 0");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.err, "");
-  EXPECT_THAT(
-      o.out,
-      HasSubstr("structured, 4 layers, 4096 queries from position 0 (2 heads), 4096 keys (1 heads of 64"));
+  EXPECT_THAT(o.out, HasSubstr("structured, layers 4, q [4096, 2, 64] from position 0, k [4096, 1, 64] f16"));
   EXPECT_THAT(o.out, HasSubstr("routed  2 layers"));
   EXPECT_THAT(o.out, ::testing::Not(HasSubstr("nan")));
 }
