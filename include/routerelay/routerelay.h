@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI (C11): make an engine, begin a pass per forward pass or prefill chunk, hand it the layers in order.
 //
-// Layouts and names are frozen within a major version; fields and functions are only added, at the end.
+// Layouts and names are frozen within a major version; fields and functions are only added, at the end and never
+// into padding.
 // Structs that are passed begin with struct_size and flags: set struct_size to sizeof of the struct, leave the
 // rest zero for the defaults. The library reads (or fills) the smaller of the two sizes.
 // Every call answers with an rr_status; rr_last_error says in words what came, what is legal and what to do.
