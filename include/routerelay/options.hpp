@@ -86,6 +86,8 @@ struct Options {
   // `preset` then says so: "balanced selection.floor=0.1". kInvalidArgument for an unknown key, a value that
   // is none, and a key of routing while `dense` is set. What the value means together with others: `check`.
   Status set(std::string_view key, std::string_view value);
+  // Several: "selection.floor=0.1;relay.wide=4".
+  Status set_all(std::string_view text);
   // kInvalidArgument with the field, its value and what is legal.
   Status check() const;
 };

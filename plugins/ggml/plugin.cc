@@ -28,6 +28,8 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   Result<Options> options = Options::from_preset(plugin->env.preset);
   if (!options.ok()) return options.status();
   plugin->options = std::move(options).value();
+  RR_TRY(plugin->options.set_all(plugin->env.options));
+  RR_TRY(plugin->options.check());
   const Result<Engine> engine = Engine::create({.threads = 1});
   if (!engine.ok()) return engine.status();
   Result<Host> host = find_host(caller, plugin->env.allow_untested);
@@ -39,11 +41,12 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   plugin->claims.min_keys = plugin->env.min_kv.value_or(plugin->claims.min_keys);
 
   const Engine& e = engine.value();
-  tally().begin({plugin->env.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
-                plugin->env.report);
+  tally().begin(
+      {plugin->options.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
+      plugin->env.report);
   say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and more",
-                  plugin->env.preset, plugin->host.version, plugin->host.api, e.backend(), name_of(e.isa()),
-                  plugin->claims.min_rows));
+                  plugin->options.preset, plugin->host.version, plugin->host.api, e.backend(),
+                  name_of(e.isa()), plugin->claims.min_rows));
   return plugin;
 }
 

@@ -94,6 +94,7 @@ Result<Env> read_env(const std::function<const char*(const char*)>& lookup) {
   r.list("ROUTERELAY_TRACE_LAYERS", kMaxLayer, e.trace_layers);
   r.word("ROUTERELAY_ALLOW_UNTESTED", kSwitch, allow);
   if (!r.status().ok()) return r.status();
+  e.options = r.text("ROUTERELAY_OPTIONS");
   e.report = r.text("ROUTERELAY_REPORT");
   if (e.report == "0") e.report.clear();
   e.trace = r.text("ROUTERELAY_TRACE");

@@ -128,4 +128,18 @@ Status Options::set(std::string_view key, std::string_view value) {
   return {};
 }
 
+Status Options::set_all(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(';'), text.size());
+    const std::string_view pair = text.substr(0, end);
+    const size_t equals = pair.find('=');
+    if (equals == std::string_view::npos)
+      return {Code::kInvalidArgument,
+              fmt::format("options: '{}' is no key=value; join several with ;", pair)};
+    RR_TRY(set(pair.substr(0, equals), pair.substr(equals + 1)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return {};
+}
+
 }  // namespace routerelay
