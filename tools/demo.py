@@ -43,7 +43,7 @@ class Variant:
 
 def variants(presets):
     return ([Variant("stock", free=True)] + [Variant(p, plugin=True) for p in presets] +
-            [Variant("stock, flash attention off", flash="off")])
+            [Variant("stock, fa off", flash="off")])
 
 
 def progress(text):
@@ -150,7 +150,7 @@ def table_cells(rows, free):
     heads = ["", "tokens/s", "speed-up", "density", "of the model", "added loss", "same next tokens"]
     cells = [[r["label"], f"{r['tokens_per_second']:.1f}", f"{r['speedup']:.2f}", f"{r['density']:.3f}",
               f"{r['model_density']:.3f}", f"{r['added_loss']:+.4f}", f"{r['same_tokens']}"] for r in rows]
-    cells.append(["if attention were free", f"{free['tokens_per_second']:.1f}", f"{free['speedup']:.2f}",
+    cells.append(["free attention", f"{free['tokens_per_second']:.1f}", f"{free['speedup']:.2f}",
                   "", "", "", ""])
     return heads, cells
 
@@ -165,7 +165,7 @@ def print_table(rows, free, chosen, args):
         import rich.table
         table = rich.table.Table(title=title)
         for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i == 0 else "right")
+            table.add_column(head, justify="left" if i == 0 else "right", no_wrap=i == 0)
         for row in cells:
             table.add_row(*row)
         rich.console.Console().print(table)
@@ -175,8 +175,8 @@ def print_table(rows, free, chosen, args):
         for row in [heads] + cells:
             print("  ".join(f"{cell:>{w}}" if i else f"{cell:<{w}}" for i, (cell, w) in enumerate(zip(row, widths))))
     loss_tokens = chosen[0].best["loss_tokens"]
-    print(f"speed-up: over the better of stock's flash attention on and off. density: visited blocks of routed rows, "
-          f"and of every row.\nadded loss: nats per token over the prompt's last {loss_tokens} tokens, against stock "
+    print(f"speed-up: over the better of stock's flash attention (fa) on and off; free attention: the limit, where "
+          f"attention takes no time.\ndensity: visited blocks of routed rows, and of every row.\nadded loss: nats per token over the prompt's last {loss_tokens} tokens, against stock "
           f"({rows[0]['loss']:.4f}).\nsame next tokens: of {len(chosen[0].best['next_tokens'])} greedy ones, until the "
           "first that differs; stock with flash attention off shows how little that takes.")
     for row in rows:
