@@ -147,7 +147,7 @@ def print_json(rows, free, chosen, args):
 
 
 def table_cells(rows, free):
-    heads = ["", "tokens/s", "speed-up", "density", "of the model", "added loss", "same next tokens"]
+    heads = ["", "tokens/s", "speed-up", "density", "of all rows", "added loss", "same next"]
     cells = [[r["label"], f"{r['tokens_per_second']:.1f}", f"{r['speedup']:.2f}", f"{r['density']:.3f}",
               f"{r['model_density']:.3f}", f"{r['added_loss']:+.4f}", f"{r['same_tokens']}"] for r in rows]
     cells.append(["free attention", f"{free['tokens_per_second']:.1f}", f"{free['speedup']:.2f}",
@@ -165,7 +165,7 @@ def print_table(rows, free, chosen, args):
         import rich.table
         table = rich.table.Table(title=title)
         for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i == 0 else "right", no_wrap=i == 0)
+            table.add_column(head, justify="left" if i == 0 else "right", no_wrap=True)
         for row in cells:
             table.add_row(*row)
         rich.console.Console().print(table)
@@ -175,10 +175,13 @@ def print_table(rows, free, chosen, args):
         for row in [heads] + cells:
             print("  ".join(f"{cell:>{w}}" if i else f"{cell:<{w}}" for i, (cell, w) in enumerate(zip(row, widths))))
     loss_tokens = chosen[0].best["loss_tokens"]
-    print(f"speed-up: over the better of stock's flash attention (fa) on and off; free attention: the limit, where "
-          f"attention takes no time.\ndensity: visited blocks of routed rows, and of every row.\nadded loss: nats per token over the prompt's last {loss_tokens} tokens, against stock "
-          f"({rows[0]['loss']:.4f}).\nsame next tokens: of {len(chosen[0].best['next_tokens'])} greedy ones, until the "
-          "first that differs; stock with flash attention off shows how little that takes.")
+    n_next = len(chosen[0].best["next_tokens"])
+    print("speed-up: over the better of stock's flash attention (fa) on and off.\n"
+          "density: visited blocks of routed rows, and of every row.\n"
+          f"added loss: nats per token over the prompt's last {loss_tokens} tokens, against stock "
+          f"({rows[0]['loss']:.4f}).\n"
+          f"same next: of {n_next} greedy tokens, until the first that differs; fa off shows how little that takes.\n"
+          "free attention: the limit, stock's own speed without any attention.")
     for row in rows:
         print(f"  {row['label']}: {row['text']!r}")
         if row["delegated"]:
