@@ -147,7 +147,7 @@ def print_json(rows, free, chosen, args):
 
 
 def table_cells(rows, free):
-    heads = ["", "tokens/s", "speed-up", "density", "of all rows", "added loss", "same next"]
+    heads = ["", "tokens/s", "speed-up", "density", "of all\nrows", "added\nloss", "same\nnext"]
     cells = [[r["label"], f"{r['tokens_per_second']:.1f}", f"{r['speedup']:.2f}", f"{r['density']:.3f}",
               f"{r['model_density']:.3f}", f"{r['added_loss']:+.4f}", f"{r['same_tokens']}"] for r in rows]
     cells.append(["free attention", f"{free['tokens_per_second']:.1f}", f"{free['speedup']:.2f}",
@@ -170,6 +170,7 @@ def print_table(rows, free, chosen, args):
             table.add_row(*row)
         rich.console.Console().print(table)
     except ImportError:
+        heads = [head.replace("\n", " ") for head in heads]
         widths = [max(len(row[i]) for row in [heads] + cells) for i in range(len(heads))]
         print(title)
         for row in [heads] + cells:
