@@ -70,22 +70,32 @@ template <TileOps Tile, int D>
   }
 }
 
+// `next` is the panel that follows in the route, or the same one at its end.
 template <TileOps Tile, int D>
-void attend_panel(const RowJob& job, int64_t panel, bool masked, Scratch<Tile, D>& t) {
+void attend_panel(const RowJob& job, int64_t panel, int64_t next, bool masked, Scratch<Tile, D>& t) {
   using Elem = typename Tile::Elem;
+  constexpr int64_t kKeyBytes = kPanel * Tile::pitch(D) * sizeof(Elem),
+                    kValueBytes = kPanel * D * sizeof(Elem);
   const int64_t first = panel * kPanel;
   const Elem* keys = reinterpret_cast<const Elem*>(job.keys) + panel * kPanel * Tile::pitch(D);
   const Elem* values = reinterpret_cast<const Elem*>(job.values) + panel * kPanel * D;
+  Ahead next_keys, next_values;
+  if (next != panel) {
+    next_keys = {job.keys + next * kKeyBytes, kKeyBytes / 64};
+    next_values = {job.values + next * kValueBytes, kValueBytes / 64};
+  }
   const int n_rows = job.q_count * job.n_heads;
   for (int r = 0; r < n_rows; r += kStep) {
     const int n = n_rows - r < kStep ? n_rows - r : kStep;
-    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel);
+    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel, next_keys);
+    next_keys = {};
     if (masked) mask(job, first, r, n, t.s);
     Tile::softmax(t.s, n, t.p, t.max + r, t.sum + r * Tile::kLanes, t.acc + r * D, D);
     if (masked && !job.finite[panel])
       accumulate_carefully<Tile, D>(job, first, r, n, values, t);
     else
-      Tile::accumulate(t.p, n, values, D, t.acc + r * D);
+      Tile::accumulate(t.p, n, values, D, t.acc + r * D, next_values);
+    next_values = {};
   }
 }
 
@@ -102,11 +112,18 @@ void attend_row(const RowJob& job, std::byte* scratch) {
 
   {
     [[maybe_unused]] const typename Tile::Session session;
+    const auto block_at = [&](int64_t i) { return job.blocks == nullptr ? i : int64_t{job.blocks[i]}; };
     for (int64_t i = 0; i < job.n_blocks; ++i) {
-      const int64_t block = job.blocks == nullptr ? i : job.blocks[i];
-      const int64_t begin = block * job.panels_per_block;
-      for (int64_t panel = begin; panel < begin + job.panels_per_block; ++panel)
-        if (panel * kPanel < job.visible_keys) attend_panel<Tile, D>(job, panel, block >= job.diagonal, t);
+      const int64_t block = block_at(i), end = (block + 1) * job.panels_per_block;
+      for (int64_t panel = block * job.panels_per_block; panel < end; ++panel) {
+        if (panel * kPanel >= job.visible_keys) break;
+        int64_t next = panel;
+        if (panel + 1 < end)
+          ++next;
+        else if (i + 1 < job.n_blocks)
+          next = block_at(i + 1) * job.panels_per_block;
+        attend_panel<Tile, D>(job, panel, next, block >= job.diagonal, t);
+      }
     }
   }
 

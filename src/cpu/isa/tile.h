@@ -23,6 +23,22 @@ constexpr int64_t round_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
+// Memory to fetch into L2 while a tile computes, a line per step: the panel that the loop reads next. When a route jumps
+// no hardware stream can guess it, and one burst of prefetches would stall on the fill buffers instead.
+struct Ahead {
+  const std::byte* next = nullptr;
+  int64_t lines = 0;
+
+  // The first of n lines for one call, or null when all are on their way; n counts the call's steps.
+  const std::byte* take(int64_t n) {
+    if (lines <= 0) return nullptr;
+    const std::byte* first = next;
+    next += n * 64;
+    lines -= n;
+    return first;
+  }
+};
+
 // Layouts (D = head_dim or any multiple of 16; R = M rounded up to kRowStep: what rows, s, p and acc must
 // hold):
 //   rows    [M][pitch(D)] Elem                     queries, already times scale * log2(e)
@@ -53,7 +69,7 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
   // n query rows, multiplied by factor in f32 before any rounding: (source, dtype, token_stride, n, D,
   // factor, out).
   { T::pack_rows(x, dtype, stride, n, n, factor, e) } -> std::same_as<void>;
-  // s = rows * keys: (rows, M, panel, D, s, s_pitch).
+  // s = rows * keys: (rows, M, panel, D, s, s_pitch); a last argument Ahead is optional here and below.
   { T::scores(ce, n, ce, n, f, stride) } -> std::same_as<void>;
   // acc += p * values: (p, M, panel, D, acc).
   { T::accumulate(ce, n, ce, n, f) } -> std::same_as<void>;

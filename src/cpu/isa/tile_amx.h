@@ -12,20 +12,22 @@ namespace {
 struct TileAmx : Bf16Packing<16> {
   using Session = AmxSession;
 
-  static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch) {
+  static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
+                     Ahead ahead = {}) {
     for (int i = 0; i < M; i += 32)
       for (int j = 0; j < kPanel; j += 32) {
         const uint16_t* a = rows + i * pitch(D);
         const uint16_t* b = panel + j * 2;
         float* c = s + i * s_pitch + j;
         if (M - i > 16)
-          multiply<2, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch);
+          multiply<2, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch, ahead);
         else
-          multiply<1, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch);
+          multiply<1, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch, ahead);
       }
   }
 
-  static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc) {
+  static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc,
+                         Ahead ahead = {}) {
     for (int i = 0; i < M; i += 32)
       for (int d = 0; d < D; d += 32) {
         const uint16_t* a = p + i * kPanel;
@@ -33,13 +35,13 @@ struct TileAmx : Bf16Packing<16> {
         float* c = acc + i * D + d;
         const bool two_rows = M - i > 16, two_columns = D - d > 16;
         if (two_rows && two_columns)
-          multiply<2, 2, true>(a, kPanel, b, D, kPanel / 32, c, D);
+          multiply<2, 2, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
         else if (two_rows)
-          multiply<2, 1, true>(a, kPanel, b, D, kPanel / 32, c, D);
+          multiply<2, 1, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
         else if (two_columns)
-          multiply<1, 2, true>(a, kPanel, b, D, kPanel / 32, c, D);
+          multiply<1, 2, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
         else
-          multiply<1, 1, true>(a, kPanel, b, D, kPanel / 32, c, D);
+          multiply<1, 1, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
       }
   }
 
@@ -48,7 +50,7 @@ struct TileAmx : Bf16Packing<16> {
   // in tile 2 r + c.
   template <int R, int C, bool kAdd>
   static void multiply(const uint16_t* a, int64_t a_pitch, const uint16_t* b, int64_t b_pitch, int K,
-                       float* c, int64_t c_pitch) {
+                       float* c, int64_t c_pitch, Ahead& ahead) {
     const int64_t a_stride = a_pitch * 2, b_stride = b_pitch * 4, c_stride = c_pitch * 4;
     const auto results = [&](auto&& apply) {
       apply.template operator()<0>(c);
@@ -63,6 +65,9 @@ struct TileAmx : Bf16Packing<16> {
         amx_zero<kTile>();
     });
     for (int k = 0; k < K; ++k) {
+      // 16 lines beside up to 64 cycles of products: about what a core gets from L3.
+      if (const std::byte* lines = ahead.take(16))
+        for (int i = 0; i < 16; ++i) _mm_prefetch(lines + i * 64, _MM_HINT_T1);
       amx_load<6>(b + k * 16 * b_pitch * 2, b_stride);
       amx_load<4>(a + k * 32, a_stride);
       amx_dot<0, 4, 6>();

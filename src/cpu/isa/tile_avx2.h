@@ -61,19 +61,22 @@ struct TileAvx2 {
   }
 
   // Columns outside, rows inside: 16 keys of a panel are 8 KiB at head_dim 128 and stay in L1 for all rows.
-  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch) {
+  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
+                     Ahead ahead = {}) {
     for (int j = 0; j < kPanel; j += kColumn)
       for (int i = 0; i < M; i += kRows)
         with_rows(M - i, [&]<int R>() {
-          multiply<R, false>(rows + i * D, D, panel + j, kPanel, D, s + i * s_pitch + j, s_pitch);
+          multiply<R, false>(rows + i * D, D, panel + j, kPanel, D, s + i * s_pitch + j, s_pitch,
+                             ahead.take(D));
         });
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead ahead = {}) {
     for (int d = 0; d < D; d += kColumn)
       for (int i = 0; i < M; i += kRows)
         with_rows(M - i, [&]<int R>() {
-          multiply<R, true>(p + i * kPanel, kPanel, panel + d, D, kPanel, acc + i * D + d, D);
+          multiply<R, true>(p + i * kPanel, kPanel, panel + d, D, kPanel, acc + i * D + d, D,
+                            ahead.take(kPanel));
         });
   }
 
@@ -145,7 +148,16 @@ struct TileAvx2 {
   // c [R][16] (+)= a [R][K] * b [K][16].
   template <int R, bool kAdd>
   static void multiply(const float* a, int64_t a_pitch, const float* b, int64_t b_pitch, int K, float* c,
-                       int64_t c_pitch) {
+                       int64_t c_pitch, const std::byte* ahead) {
+    if (ahead != nullptr)
+      multiply<R, kAdd, true>(a, a_pitch, b, b_pitch, K, c, c_pitch, ahead);
+    else
+      multiply<R, kAdd, false>(a, a_pitch, b, b_pitch, K, c, c_pitch, ahead);
+  }
+
+  template <int R, bool kAdd, bool kAhead>
+  static void multiply(const float* a, int64_t a_pitch, const float* b, int64_t b_pitch, int K, float* c,
+                       int64_t c_pitch, [[maybe_unused]] const std::byte* ahead) {
     __m256 x[R][2];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -153,6 +165,7 @@ struct TileAvx2 {
       x[r][1] = kAdd ? _mm256_load_ps(c + r * c_pitch + 8) : _mm256_setzero_ps();
     }
     for (int k = 0; k < K; ++k) {
+      if constexpr (kAhead) _mm_prefetch(ahead + k * 64, _MM_HINT_T1);
       const __m256 b0 = _mm256_load_ps(b + k * b_pitch), b1 = _mm256_load_ps(b + k * b_pitch + 8);
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {

@@ -60,19 +60,31 @@ struct TileAvx512 {
     });
   }
 
-  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch) {
+  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
+                     Ahead ahead = {}) {
     for (int i = 0; i < M; i += kRows)
-      with_rows(M - i, [&]<int R>() { score_rows<R>(rows + i * D, panel, D, s + i * s_pitch, s_pitch); });
+      with_rows(M - i, [&]<int R>() {
+        const std::byte* lines = ahead.take(D);
+        if (lines != nullptr)
+          score_rows<R, true>(rows + i * D, panel, D, s + i * s_pitch, s_pitch, lines);
+        else
+          score_rows<R, false>(rows + i * D, panel, D, s + i * s_pitch, s_pitch, lines);
+      });
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead ahead = {}) {
     for (int d = 0; d < D;) {
       // 80 and 96 split 48 + 32 and 48 + 48: a column of one vector would wait on its loads.
       const int vectors = (D - d) / 16;
       const auto columns = [&]<int V>() {
         for (int i = 0; i < M; i += kRows)
-          with_rows(M - i,
-                    [&]<int R>() { accumulate_rows<R, V>(p + i * kPanel, panel + d, D, acc + i * D + d); });
+          with_rows(M - i, [&]<int R>() {
+            const std::byte* lines = ahead.take(kPanel);
+            if (lines != nullptr)
+              accumulate_rows<R, V, true>(p + i * kPanel, panel + d, D, acc + i * D + d, lines);
+            else
+              accumulate_rows<R, V, false>(p + i * kPanel, panel + d, D, acc + i * D + d, lines);
+          });
         d += V * 16;
       };
       if (vectors >= 7 || vectors == 4)
@@ -132,10 +144,12 @@ struct TileAvx512 {
     return fn.template operator()<1>();
   }
 
-  template <int R>
-  static void score_rows(const float* q, const float* panel, int D, float* s, int64_t s_pitch) {
+  template <int R, bool kAhead>
+  static void score_rows(const float* q, const float* panel, int D, float* s, int64_t s_pitch,
+                         [[maybe_unused]] const std::byte* ahead) {
     __m512 c[R][4] = {};
     for (int d = 0; d < D; ++d) {
+      if constexpr (kAhead) _mm_prefetch(ahead + d * 64, _MM_HINT_T1);
       const float* k = panel + d * kPanel;
       const __m512 k0 = _mm512_load_ps(k), k1 = _mm512_load_ps(k + 16), k2 = _mm512_load_ps(k + 32),
                    k3 = _mm512_load_ps(k + 48);
@@ -154,14 +168,16 @@ struct TileAvx512 {
       for (int j = 0; j < 4; ++j) _mm512_store_ps(s + r * s_pitch + j * 16, c[r][j]);
   }
 
-  template <int R, int V>
-  static void accumulate_rows(const float* p, const float* v, int D, float* acc) {
+  template <int R, int V, bool kAhead>
+  static void accumulate_rows(const float* p, const float* v, int D, float* acc,
+                              [[maybe_unused]] const std::byte* ahead) {
     __m512 c[R][V];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int x = 0; x < V; ++x) c[r][x] = _mm512_load_ps(acc + r * D + x * 16);
     for (int j = 0; j < kPanel; ++j) {
+      if constexpr (kAhead) _mm_prefetch(ahead + j * 64, _MM_HINT_T1);
       __m512 w[V];
 #pragma GCC unroll 4
       for (int x = 0; x < V; ++x) w[x] = _mm512_load_ps(v + j * D + x * 16);

@@ -13,19 +13,23 @@ struct TileAvx512Bf16 : Bf16Packing<1> {
     Session() {}
   };
 
-  static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch) {
+  static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
+                     Ahead ahead = {}) {
     for (int i = 0; i < M; i += kRows)
       with_rows(M - i, [&]<int R>() {
-        multiply<R, 4, false>(rows + i * pitch(D), pitch(D), panel, kPanel, D / 2, s + i * s_pitch, s_pitch);
+        multiply<R, 4, false>(rows + i * pitch(D), pitch(D), panel, kPanel, D / 2, s + i * s_pitch, s_pitch,
+                              ahead.take(D / 2));
       });
   }
 
-  static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc) {
+  static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc,
+                         Ahead ahead = {}) {
     for (int d = 0; d < D;) {
       const auto columns = [&]<int V>() {
         for (int i = 0; i < M; i += kRows)
           with_rows(M - i, [&]<int R>() {
-            multiply<R, V, true>(p + i * kPanel, kPanel, panel + d * 2, D, kPanel / 2, acc + i * D + d, D);
+            multiply<R, V, true>(p + i * kPanel, kPanel, panel + d * 2, D, kPanel / 2, acc + i * D + d, D,
+                                 ahead.take(kPanel / 2));
           });
         d += V * 16;
       };
@@ -58,7 +62,16 @@ struct TileAvx512Bf16 : Bf16Packing<1> {
   // c [R][16 V] (+)= a [R][2 K] * b [K][.][2], b's rows b_pitch pairs apart.
   template <int R, int V, bool kAdd>
   static void multiply(const uint16_t* a, int64_t a_pitch, const uint16_t* b, int64_t b_pitch, int K,
-                       float* c, int64_t c_pitch) {
+                       float* c, int64_t c_pitch, const std::byte* ahead) {
+    if (ahead != nullptr)
+      multiply<R, V, kAdd, true>(a, a_pitch, b, b_pitch, K, c, c_pitch, ahead);
+    else
+      multiply<R, V, kAdd, false>(a, a_pitch, b, b_pitch, K, c, c_pitch, ahead);
+  }
+
+  template <int R, int V, bool kAdd, bool kAhead>
+  static void multiply(const uint16_t* a, int64_t a_pitch, const uint16_t* b, int64_t b_pitch, int K,
+                       float* c, int64_t c_pitch, [[maybe_unused]] const std::byte* ahead) {
     __m512 x[R][V];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
@@ -66,6 +79,7 @@ struct TileAvx512Bf16 : Bf16Packing<1> {
       for (int v = 0; v < V; ++v)
         x[r][v] = kAdd ? _mm512_load_ps(c + r * c_pitch + v * 16) : _mm512_setzero_ps();
     for (int k = 0; k < K; ++k) {
+      if constexpr (kAhead) _mm_prefetch(ahead + k * 64, _MM_HINT_T1);
       __m512bh w[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) w[v] = (__m512bh)_mm512_load_si512(b + (k * b_pitch + v * 16) * 2);

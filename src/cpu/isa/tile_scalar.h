@@ -46,7 +46,8 @@ struct TileScalar {
       for (int d = 0; d < D; ++d) out[i * D + d] = load_f32(q, dtype, i * token_stride + d) * factor;
   }
 
-  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch) {
+  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
+                     Ahead = {}) {
     // 16 keys at a time: four SSE registers of sums that stay in registers over the loop of d.
     for (int i = 0; i < M; ++i)
       for (int j = 0; j < kPanel; j += 16) {
@@ -59,7 +60,7 @@ struct TileScalar {
       }
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead = {}) {
     for (int i = 0; i < M; ++i)
       for (int d = 0; d < D; d += 16) {
         float sum[16];
