@@ -15,8 +15,8 @@ std::byte* Workspace::grow(Buffer& buffer, int64_t bytes) {
   if (bytes > buffer.bytes || !buffer.data) {
     const size_t rounded = (static_cast<size_t>(bytes < 64 ? 64 : bytes) + 63) / 64 * 64;
     buffer.data.reset();  // freed first: old and new need not fit side by side
-    // Routes jump between the panels of a packed head, which on 4 KiB pages also misses the TLB (4 to 8 % of attend
-    // at 10 % density, docs/kernel/cpu-attend.md). Where the kernel declines, the memory works as before.
+    // Routes jump between the panels of a packed head, which on 4 KiB pages also misses the TLB (4 and 14 % of attend
+    // at 10 % density in two runs, docs/kernel/cpu-attend.md). Where the kernel declines, the memory works as before.
     constexpr size_t kHugePage = size_t{2} << 20;
     const bool huge = rounded >= 2 * kHugePage;
     buffer.data.reset(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : 64, rounded)));
