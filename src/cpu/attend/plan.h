@@ -46,7 +46,8 @@ struct PlanArgs {
 };
 
 // The ISA whose kernel runs: keys and values in f32 keep f32 arithmetic, because bf16 tiles would drop 16 of their 24
-// bits behind the caller's back. 16-bit ones go to the bf16 tiles: f16 loses 3 of its 11 bits there (errors in docs/kernel/cpu-attend.md).
+// bits behind the caller's back. 16-bit ones go to the bf16 tiles: f16 loses 3 of its 11 bits there
+// (docs/kernel/cpu-attend.md has the errors).
 Isa isa_for(Isa isa, DType kv_dtype);
 // kUnsupported names head_dim, its value and what the ISA has.
 Status supports(Isa isa, int64_t head_dim);
