@@ -140,9 +140,9 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, RelayTest,
                                             ::testing::Values(Relay::kFixed, Relay::kStrict, Relay::kMass,
                                                               Relay::kRepair, Relay::kCertify,
                                                               Relay::kScreen)),
-                         [](const auto& info) {
-                           return std::string(name_of(std::get<0>(info.param))) + "_" +
-                                  name_of(std::get<1>(info.param));
+                         [](const auto& each) {
+                           return std::string(name_of(std::get<0>(each.param))) + "_" +
+                                  name_of(std::get<1>(each.param));
                          });
 
 }  // namespace

@@ -216,9 +216,9 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, RouteTest,
                          ::testing::Combine(::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512,
                                                               Isa::kAvx512Bf16, Isa::kAmxBf16),
                                             ::testing::ValuesIn(kRouters)),
-                         [](const auto& info) {
-                           return std::string(name_of(std::get<0>(info.param))) + "_" +
-                                  name_of(std::get<1>(info.param));
+                         [](const auto& each) {
+                           return std::string(name_of(std::get<0>(each.param))) + "_" +
+                                  name_of(std::get<1>(each.param));
                          });
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST_P(SummarizeTest, ThreadsChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(EveryIsa, SummarizeTest,
                          ::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
                                            Isa::kAmxBf16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& each) { return std::string(name_of(each.param)); });
 
 }  // namespace
 }  // namespace routerelay
