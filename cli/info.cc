@@ -16,8 +16,8 @@ constexpr std::array kAllIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kA
 constexpr std::array kPresets = {"exact", "careful", "balanced", "fast"};
 
 std::string floor_of(const Options& o) {
-  return fmt::format("floor {:g} %, p {:g}, cap {:g} %", o.selection.floor * 100, o.selection.p,
-                     o.selection.cap * 100);
+  return fmt::format("floor {:g} %, least {}, p {:g}, cap {:g} %", o.selection.floor * 100, o.selection.least,
+                     o.selection.p, o.selection.cap * 100);
 }
 
 Record preset_record(const Options& o) {
@@ -27,6 +27,7 @@ Record preset_record(const Options& o) {
                    {"samples", o.router.samples},
                    {"selection", name_of(o.selection.kind)},
                    {"floor", o.selection.floor},
+                   {"least", o.selection.least},
                    {"p", o.selection.p},
                    {"cap", o.selection.cap},
                    {"relay", name_of(o.relay.mode)},

@@ -74,7 +74,8 @@ struct Problem {
       const double error = error_of(row, head, i);
       // Outputs average many values of size 1: rounding of inputs and weights stays far below these.
       const bool f32 = cpu::isa_for(isa, dtype) < Isa::kAvx512Bf16 && dtype == DType::kF32;
-      const double allowed = f32 ? 1e-5 : 4e-3;
+      // bf16 tiles round f16 keys and values too (docs/kernel/cpu-attend.md).
+      const double allowed = f32 ? 1e-5 : dtype == DType::kF16 ? 1.2e-2 : 4e-3;
       if (!(error <= allowed))
         return {Code::kInternal,
                 fmt::format(

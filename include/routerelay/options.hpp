@@ -39,11 +39,12 @@ struct RouterOptions {
 
 struct SelectionOptions {
   Selection kind = Selection::kTopP;
-  int k = 0;                       // top_k: blocks per row; 0 takes the floor's count
-  double floor = 0.05;             // at least max(4, round(floor * visible)) blocks, forced ones included
-  double p = 0.9;                  // top_p: estimated mass to reach
-  double cap = 0.5;                // at most this share of the visible blocks, forced ones not counted
-  double threshold = 0.22;         // threshold: share of the row's best estimate
+  int k = 0;                // top_k: blocks per row; 0 takes the floor's count
+  double floor = 0.05;      // c = max(least, round(floor * visible)) blocks at least, forced ones included
+  int least = 4;            // what the floor never falls below: short contexts need more than a share
+  double p = 0.9;           // top_p: estimated mass to reach
+  double cap = 0.5;         // at most this share of the visible blocks, forced ones not counted
+  double threshold = 0.22;  // threshold: share of the row's best estimate
   double rescue_threshold = 0.18;  // the same for ball's rescue scores (RBS-Attention)
 };
 
@@ -59,8 +60,8 @@ struct RelayOptions {
   double wide = 2;            // screen: candidates by the cheap router, times c
   double near = 1;            // screen: blocks remembered below the cut, times c
   int anchor_every = 0;       // screen: score everything every so many routed layers; 0 = only the first
-  bool auto_off = true;       // stop relaying when it scored over 80 % of full routing for two layers
-  uint64_t seed = 0;          // of the random probes
+  bool auto_off = true;  // stop relaying a sequence when it scored over 80 % of full routing twice running
+  uint64_t seed = 0;     // of the random probes
 };
 
 struct Options {

@@ -12,11 +12,13 @@ namespace routerelay {
 
 // List index: q_head * n_rows + row. A dense row's route is every visible block.
 struct Ledger {
-  bool empty = true;            // no routed layer yet
-  BlockLists route;             // forced blocks included: geometry tells which they are
-  BlockLists near;              // best blocks below the cut
-  BlockLists probes;            // random challengers (strict, mass, repair)
-  std::vector<uint8_t> age;     // layers since the row was scored in full, 255 and more alike
+  bool empty = true;         // no routed layer yet
+  BlockLists route;          // forced blocks included: geometry tells which they are
+  BlockLists near;           // best blocks below the cut
+  BlockLists probes;         // random challengers (strict, mass, repair)
+  std::vector<uint8_t> age;  // layers since the row was scored in full, 255 and more alike
+  std::vector<int32_t>
+      scored;  // blocks that the costly router scored at this layer, relay's rescoring included
   std::vector<uint16_t> swaps;  // blocks that entered by re-ranking since then
 
   void reset() { *this = Ledger{}; }
@@ -32,9 +34,10 @@ enum class Kind : uint8_t {
 };
 
 struct Proposal {
-  std::vector<Kind> kind;    // [q_heads * n_rows]
-  std::vector<Cause> cause;  // [q_heads * n_rows]: why kAll; kNone for candidates and kept rows
-  BlockLists candidates;     // empty lists where kind is not kCandidates
+  std::vector<Kind> kind;         // [q_heads * n_rows]
+  std::vector<Cause> cause;       // [q_heads * n_rows]: why kAll; kNone for candidates and kept rows
+  std::vector<int32_t> rescored;  // [q_heads * n_rows]: blocks that relay had the costly router score
+  BlockLists candidates;          // empty lists where kind is not kCandidates
   std::vector<float>
       cut;  // certify: scores below it cannot enter; -inf elsewhere. [q_heads * n_rows] or empty
 };

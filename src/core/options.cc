@@ -60,6 +60,7 @@ Status check_selection(const SelectionOptions& s) {
   RR_TRY(known("selection.kind", s.kind, kSelections));
   RR_TRY(in_range("selection.k", s.k, 0, 1 << 20));
   RR_TRY(in_range("selection.floor", s.floor, 0.0, 1.0));
+  RR_TRY(in_range("selection.least", s.least, 0, 1 << 20));
   RR_TRY(in_range("selection.p", s.p, 0.0, 1.0));
   RR_TRY(in_range("selection.cap", s.cap, 0.0, 1.0));
   RR_TRY(in_range("selection.threshold", s.threshold, 0.0, 1.0));
@@ -120,13 +121,19 @@ Result<Options> Options::from_preset(std::string_view name) {
   Options o;  // the defaults of the structs are `balanced`, but dense
   o.preset = name;
   o.dense = name == "exact";
+  if (o.dense) return o;
+  o.local_blocks = 1;
+  o.selection.least =
+      10;  // docs/decision/2026-11-29-presets.md: a bare share of a short context loses its end
   if (name == "careful") {
     o.router.samples = 8;
+    o.selection.least = 4;
     o.selection.p = 0.95;
     o.selection.cap = 0.6;
     o.relay.mode = Relay::kOff;
   } else if (name == "fast") {
     o.selection.floor = 0.03;
+    o.selection.least = 6;
     o.selection.cap = 0.25;
   }
   return o;

@@ -75,6 +75,7 @@ const Key kKeys[] = {
     RR_NAMED("selection", selection.kind, selection_from),
     RR_KEY("selection.k", selection.k, true),
     RR_KEY("selection.floor", selection.floor, true),
+    RR_KEY("selection.least", selection.least, true),
     RR_KEY("selection.p", selection.p, true),
     RR_KEY("selection.cap", selection.cap, true),
     RR_KEY("selection.threshold", selection.threshold, true),

@@ -27,7 +27,8 @@ struct Row {
   int32_t diagonal = 0;  // blocks before it are whole for every query; from it on they may need a mask. Never
                          // past the last visible block, so that a row always has a diagonal to keep
   int64_t first_block = 0;  // of the sequence, in a Summary
-  bool dense = false;       // sees every block, whatever a router would say
+  bool anew = false;   // scored in full whatever the ledger says: relay turned itself off for its sequence
+  bool dense = false;  // sees every block, whatever a router would say
 
   // Keys that query i of the row sees: its own position included.
   int64_t keys_of(int32_t i) const {

@@ -34,7 +34,7 @@ struct RelayArgs {
   const Ledger& ledger;
   float scale = 0;         // of q.k
   int routed_layer = 0;    // how many layers this Pass routed before
-  bool score_all = false;  // never-relay layer, or relay turned itself off
+  bool score_all = false;  // a never-relay layer
   Proposal& proposal;
   LayerReport& report;
 };

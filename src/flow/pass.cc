@@ -38,6 +38,12 @@ bool same_geometry(const Rows& a, const Rows& b) {
          });
 }
 
+// Whether relaying pays is decided per sequence: batch mates must not change anybody's routes.
+struct SequenceCost {
+  int costly_layers = 0;  // relayed layers in a row that scored over kAutoOffShare
+  bool relay_off = false;
+};
+
 }  // namespace
 
 struct Pass::Impl {
@@ -62,13 +68,12 @@ struct Pass::Impl {
   std::vector<float> lse;  // for the audit when the caller wants none
   int last_layer = -1;
   int routed_layers = 0;
-  int costly_layers = 0;  // relayed layers in a row that scored over kAutoOffShare
-  bool relay_off = false;
+  std::vector<SequenceCost> costs;  // [sequences] of ledger_rows
 
   Status layer(const LayerArgs& a);
-  Status route_layer(const LayerArgs& a, const Rows& rows, float scale, LayerReport& r, Exec& exec);
+  Status route_layer(const LayerArgs& a, Rows& rows, float scale, LayerReport& r, Exec& exec);
   Rows rows_of(const LayerArgs& a) const;
-  void watch_cost(const LayerReport& r);
+  void watch_costs(const Rows& rows, int64_t q_heads);
 };
 
 Rows Pass::Impl::rows_of(const LayerArgs& a) const {
@@ -86,7 +91,7 @@ Status Pass::Impl::layer(const LayerArgs& a) {
             fmt::format("layer: layer is {} after {}; layers come in order, a new pass begins anew", a.layer,
                         last_layer)};
   const float scale = a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<float>(a.q.head_dim));
-  const Rows rows = rows_of(a);
+  Rows rows = rows_of(a);
   Exec exec = engine.exec();
   LayerReport r;
   r.layer = a.layer;
@@ -121,15 +126,20 @@ Status Pass::Impl::layer(const LayerArgs& a) {
   return {};
 }
 
-Status Pass::Impl::route_layer(const LayerArgs& a, const Rows& rows, float scale, LayerReport& r,
-                               Exec& exec) {
+Status Pass::Impl::route_layer(const LayerArgs& a, Rows& rows, float scale, LayerReport& r, Exec& exec) {
   const bool known = a.layer >= 0;
-  if (!known || a.q.heads != ledger_heads || !same_geometry(rows, ledger_rows)) ledger.reset();
+  if (!known || a.q.heads != ledger_heads || !same_geometry(rows, ledger_rows)) {
+    ledger.reset();
+    costs.assign(rows.runs.size(), {});
+  }
+  for (Row& row : rows.rows) row.anew = costs[static_cast<size_t>(row.sequence)].relay_off;
   const bool never = known && (a.layer < kFirstRelayLayer ||
                                std::find(options.never_relay.begin(), options.never_relay.end(), a.layer) !=
                                    options.never_relay.end());
-  r.relayed = !ledger.empty && options.relay.mode != Relay::kOff && !never && !relay_off;
-  r.auto_off = relay_off;
+  r.relayed =
+      !ledger.empty && options.relay.mode != Relay::kOff && !never &&
+      !std::all_of(rows.rows.begin(), rows.rows.end(), [](const Row& row) { return row.anew || row.dense; });
+  r.auto_off = std::any_of(costs.begin(), costs.end(), [](const SequenceCost& c) { return c.relay_off; });
   const Stages& stages = engine.stages;
   RR_TRY(timed(r.summarize_us, [&]() -> Status {
     summary.resize(needs, rows.n_blocks, a.k.heads, a.k.head_dim, options.k_block);
@@ -137,9 +147,8 @@ Status Pass::Impl::route_layer(const LayerArgs& a, const Rows& rows, float scale
   }));
   r.summary_bytes = summary.bytes();
   RR_TRY(timed(r.relay_us, [&] {
-    return stages.relay(
-        {a.q, a.k, rows, summary, options, ledger, scale, routed_layers, never || relay_off, proposal, r},
-        exec);
+    return stages.relay({a.q, a.k, rows, summary, options, ledger, scale, routed_layers, never, proposal, r},
+                        exec);
   }));
   RR_TRY(timed(r.route_us, [&] {
     return stages.route({a.q, a.k, rows, summary, options, proposal, ledger, scale, a.layer, next, r}, exec);
@@ -148,15 +157,28 @@ Status Pass::Impl::route_layer(const LayerArgs& a, const Rows& rows, float scale
   ledger_rows = rows;
   ledger_heads = a.q.heads;
   ++routed_layers;
+  if (r.relayed && options.relay.auto_off) watch_costs(rows, a.q.heads);
   return {};
 }
 
-void Pass::Impl::watch_cost(const LayerReport& r) {
-  if (!r.relayed || !options.relay.auto_off) return;
-  const bool costly =
-      static_cast<double>(r.scored_blocks) > kAutoOffShare * static_cast<double>(r.routed_visible_blocks);
-  costly_layers = costly ? costly_layers + 1 : 0;
-  relay_off |= costly_layers >= kAutoOffLayers;
+void Pass::Impl::watch_costs(const Rows& rows, int64_t q_heads) {
+  struct Pairs {
+    int64_t scored = 0, all = 0;
+  };
+  std::vector<Pairs> pairs(costs.size());
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows.rows[static_cast<size_t>(i)];
+    if (row.dense) continue;
+    Pairs& p = pairs[static_cast<size_t>(row.sequence)];
+    for (int64_t h = 0; h < q_heads; ++h) p.scored += ledger.scored[static_cast<size_t>(h * rows.size() + i)];
+    p.all += q_heads * row.visible_blocks;
+  }
+  for (size_t i = 0; i < costs.size(); ++i) {
+    const bool costly =
+        static_cast<double>(pairs[i].scored) > kAutoOffShare * static_cast<double>(pairs[i].all);
+    costs[i].costly_layers = costly ? costs[i].costly_layers + 1 : 0;
+    costs[i].relay_off |= costs[i].costly_layers >= kAutoOffLayers;
+  }
 }
 
 Result<Pass> Pass::begin(Engine& engine, const Options& options, Args args) {
@@ -171,9 +193,7 @@ Pass::~Pass() = default;
 
 Status Pass::layer(const LayerArgs& args) {
   try {
-    RR_TRY(impl_->layer(args));
-    if (!impl_->report.layers.back().dense) impl_->watch_cost(impl_->report.layers.back());
-    return {};
+    return impl_->layer(args);
   } catch (const std::bad_alloc&) {
     return {Code::kOutOfMemory, "layer: memory for routes could not be had; free some or shorten the chunk"};
   }

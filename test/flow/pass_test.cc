@@ -209,6 +209,33 @@ TEST_P(PassOn, RelayTurnsItselfOffWhereItDoesNotPay) {
   EXPECT_EQ(r.report.layers[5].screened_blocks, 0);
 }
 
+TEST(Pass, ABatchMateThatStopsRelayingStopsNobodyElse) {
+  // In 400 tokens the candidates are all there is; in 2,000 they are not.
+  constexpr int64_t kShort = 400, kLong = 2000;
+  Engine e = engine("cpu");
+  Options o = preset("balanced");
+  o.selection.least = 4;
+  o.local_blocks = 0;
+  o.relay.auto_off = true;
+  Pass together = Pass::begin(e, o).value(), alone = Pass::begin(e, o).value();
+  for (int layer = 2; layer < 8; ++layer) {
+    Problem p = prompt(kShort + kLong, layer, 2, 1);
+    const Sequence both[] = {{0, kShort, 0, kShort, 0}, {kShort, kLong, kShort, kLong, 0}};
+    LayerArgs a = p.layer_args(layer);
+    a.sequences = both;
+    RR_ASSERT_OK(together.layer(a));
+    Problem same = prompt(kShort + kLong, layer, 2, 1);
+    LayerArgs b = same.layer_args(layer);
+    b.sequences = {both + 1, 1};
+    RR_ASSERT_OK(alone.layer(b));
+    for (int64_t t = kShort; t < kShort + kLong; ++t)
+      for (int64_t h = 0; h < 2; ++h)
+        ASSERT_EQ(p.out.get(t, h, 0), same.out.get(t, h, 0)) << "layer " << layer << " token " << t;
+  }
+  EXPECT_TRUE(together.report().layers.back().auto_off);
+  EXPECT_FALSE(alone.report().layers.back().auto_off);
+}
+
 TEST_P(PassOn, AnotherGeometryStartsAnotherLedger) {
   Engine e = engine(GetParam());
   Problem a = prompt(700, 2), b = prompt(600, 3);

@@ -31,7 +31,7 @@ struct Forced {
 // c: the least number of blocks in a route, forced ones included.
 inline int32_t floor_count(const Row& row, const SelectionOptions& selection) {
   const auto share = static_cast<int32_t>(std::lround(selection.floor * row.visible_blocks));
-  return std::min(std::max(4, share), row.visible_blocks);
+  return std::min(std::max(selection.least, share), row.visible_blocks);
 }
 
 }  // namespace routerelay

@@ -25,6 +25,7 @@ class RelayRows {
         counters_(static_cast<size_t>(threads)) {
     args.proposal.kind.assign(static_cast<size_t>(units_.q_heads * units_.n_rows), Kind::kDense);
     args.proposal.cause.assign(args.proposal.kind.size(), Cause::kNone);
+    args.proposal.rescored.assign(args.proposal.kind.size(), 0);
   }
 
   Status run(RowScorer& costly, RowScorer& cheap, Exec& exec) {
@@ -78,9 +79,10 @@ class RelayRows {
   }
 
   void propose_unit(int thread, int kv_head, int unit, int64_t row, PolicyScratch& s) {
-    if (args_.rows.rows[static_cast<size_t>(row)].dense) {
+    const Row& r = args_.rows.rows[static_cast<size_t>(row)];
+    if (r.dense) {
       say(kv_head, unit, row, Kind::kDense, Cause::kDense);
-    } else if (everything_anew()) {
+    } else if (everything_anew() || r.anew) {
       const bool first = args_.options.relay.mode == Relay::kOff || args_.ledger.empty;
       say(kv_head, unit, row, Kind::kAll, first ? Cause::kFirst : Cause::kAnchor);
     } else {
@@ -161,7 +163,11 @@ class RelayRows {
   void compare(int thread, int kv_head, const UnitScores& u) {
     counters_[static_cast<size_t>(thread)].scored +=
         static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
-    const auto route = args_.ledger.route[units_.list(units_.first_head(kv_head, u.unit), u.row)];
+    const int64_t first_list = units_.list(units_.first_head(kv_head, u.unit), u.row);
+    for (int h = 0; h < units_.heads_per_unit; ++h)
+      args_.proposal.rescored[static_cast<size_t>(first_list + h * units_.n_rows)] =
+          static_cast<int32_t>(u.ids.size());
+    const auto route = args_.ledger.route[first_list];
     constexpr float kInf = std::numeric_limits<float>::infinity();
     float alpha = kInf, beta = -kInf;
     for (size_t i = 0; i < u.ids.size(); ++i) {

@@ -36,6 +36,7 @@ class RouteRows {
         counters_(static_cast<size_t>(threads)) {
     args.next.age.assign(static_cast<size_t>(n_lists()), 0);
     args.next.swaps.assign(static_cast<size_t>(n_lists()), 0);
+    args.next.scored = args.proposal.rescored;
   }
 
   Status run(RowScorer& costly, Exec& exec) {
@@ -114,9 +115,15 @@ class RouteRows {
 
   void score(RowScorer& costly, int thread, int kv_head, PolicyScratch& s) {
     score_units(costly, thread, kv_head, units_, args_.options.router.kind, s);
-    for (size_t i = 0; i < s.n_units; ++i)
+    for (size_t i = 0; i < s.n_units; ++i) {
+      const UnitScores& u = s.units[i];
+      const int64_t list = first_list(kv_head, u.unit, u.row);
+      for (int h = 0; h < units_.heads_per_unit; ++h)
+        args_.next.scored[static_cast<size_t>(list + h * units_.n_rows)] +=
+            static_cast<int32_t>(u.ids.size());
       counters_[static_cast<size_t>(thread)].scored +=
-          static_cast<int64_t>(s.units[i].ids.size()) * units_.heads_per_unit;
+          static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
+    }
   }
 
   void settle(int thread, int kv_head, UnitScores& u, PolicyScratch& s) {
