@@ -17,6 +17,7 @@ TEST(OptionsSet, ReachesTheField) {
       {"router.stride", "16"},
       {"selection", "threshold"},
       {"selection.k", "9"},
+      {"selection.least", "11"},
       {"selection.floor", "0.2"},
       {"selection.p", "0.7"},
       {"selection.cap", "0.8"},
@@ -55,6 +56,7 @@ TEST(OptionsSet, ReachesTheField) {
   EXPECT_EQ(std::tie(o.selection.k, o.selection.floor, o.selection.p, o.selection.cap),
             std::tuple(9, 0.2, 0.7, 0.8));
   EXPECT_EQ(std::tie(o.selection.threshold, o.selection.rescue_threshold), std::tuple(0.3, 0.4));
+  EXPECT_EQ(o.selection.least, 11);
   EXPECT_EQ(o.relay.mode, Relay::kRepair);
   EXPECT_EQ(std::tie(o.relay.horizon, o.relay.gamma, o.relay.delta), std::tuple(3, 0.5, 0.25));
   EXPECT_EQ(std::tie(o.relay.near_blocks, o.relay.probes, o.relay.max_swaps), std::tuple(12, 5, 6));
