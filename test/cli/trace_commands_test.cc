@@ -106,7 +106,7 @@ TEST_F(CliTrace, ExplainAccountsForAllOfTheMass) {
   EXPECT_THAT(values(j, "block_mass", {{"why", "sink"}, {"block", 0}}), SizeIs(1));
   EXPECT_THAT(values(j, "block_mass", {{"why", "diagonal"}, {"block", 50}}), SizeIs(1));
   double picked = 0;
-  for (const char* why : {"sink", "diagonal", "score"})
+  for (const char* why : {"sink", "diagonal", "local", "score"})
     for (double m : values(j, "block_mass", {{"why", why}})) picked += m;
   EXPECT_NEAR(values(j, "mass", {{"row", 50}})[0], picked, 1e-9);
   EXPECT_THAT(routerelay("explain " + path + " --layer 3").out,

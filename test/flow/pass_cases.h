@@ -30,6 +30,8 @@ inline Options routed(Router router = Router::kSampled) {
   o.router.kind = router;
   o.relay.mode = Relay::kOff;
   o.relay.auto_off = false;
+  o.local_blocks = 0;  // the rules as the cases' origins have them, not as the preset tunes them
+  o.selection.least = 4;
   o.dense_layers = 0;
   o.dense_below = 0;
   return o;

@@ -37,6 +37,7 @@ class RouteRows {
     args.next.age.assign(static_cast<size_t>(n_lists()), 0);
     args.next.swaps.assign(static_cast<size_t>(n_lists()), 0);
     args.next.scored = args.proposal.rescored;
+    args.next.scored.resize(static_cast<size_t>(n_lists()), 0);
   }
 
   Status run(RowScorer& costly, Exec& exec) {
