@@ -69,10 +69,15 @@ def greedy(session, token, position):
 def free_attention(session, tokens):
     """Seconds per prompt token and per row of logits at depth 0, where attention costs next to nothing."""
     chunk = tokens[:UBATCH]
-    session.clear()
-    plain = timed_decode(session, chunk, 0)
-    session.clear()
-    with_logits = timed_decode(session, chunk, 0, range(len(chunk)))
+
+    def best(wanted):
+        times = []
+        for _ in range(3):  # one micro-batch is short: a single reading has come out below what a preset reached
+            session.clear()
+            times.append(timed_decode(session, chunk, 0, wanted))
+        return min(times)
+
+    plain, with_logits = best(()), best(range(len(chunk)))
     session.clear()
     return plain / len(chunk), max(0.0, with_logits - plain) / len(chunk)
 
