@@ -118,7 +118,7 @@ Result<Options> Options::from_preset(std::string_view name) {
   if (std::find(kPresets.begin(), kPresets.end(), name) == kPresets.end())
     return Status(Code::kInvalidArgument,
                   fmt::format("options: preset is '{}'; legal: {}", name, fmt::join(kPresets, ", ")));
-  Options o;  // the defaults of the structs are `balanced`, but dense
+  Options o;  // the structs' own values are balanced's, but for what is set here
   o.preset = name;
   o.dense = name == "exact";
   if (o.dense) return o;
