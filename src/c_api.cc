@@ -124,9 +124,17 @@ Status tensor_of(const char* name, const rr_tensor* t, routerelay::MutableTensor
   if (t->shape == nullptr) return invalid("layer: {}.shape is null; give its three sizes", name);
   RR_TRY(dtype_of(name, *t, out.dtype));
   auto* const base = static_cast<std::byte*>(t->data);
-  out = routerelay::contiguous(static_cast<void*>(base), out.dtype, t->shape[0], t->shape[1], t->shape[2]);
+  out.tokens = t->shape[0];
+  out.heads = t->shape[1];
+  out.head_dim = t->shape[2];
   if (base != nullptr) out.data = base + t->byte_offset;
-  if (t->strides == nullptr) return {};
+  if (t->strides == nullptr) {
+    // The engine judges the sizes. Until then they may be anything, and overflow must have a meaning.
+    out.token_stride =
+        static_cast<int64_t>(static_cast<uint64_t>(out.heads) * static_cast<uint64_t>(out.head_dim));
+    out.head_stride = out.head_dim;
+    return {};
+  }
   if (t->strides[2] != 1) return invalid("layer: {}.strides[2] is {}; legal: 1", name, t->strides[2]);
   out.token_stride = t->strides[0];
   out.head_stride = t->strides[1];

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/assert.h"
 #include "supports.h"
 #include "tally.h"
 
@@ -71,6 +72,7 @@ Status Instance::ensure_engine() {
 // Another length or place in the prompt is the next micro-batch. One of fewer rows than the one before is taken
 // for the prompt's end and computed densely: nothing else says so, and a false alarm costs only time.
 Status Instance::ensure_pass(const Request& request) {
+  RR_ASSERT(!request.sequences.empty() && engine_);
   const int64_t position = request.sequences.front().q_offset;
   const bool same_batch = request.rows == pass_rows_ && position == pass_position_;
   if (!same_batch) final_chunk_ = request.rows < pass_rows_;

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "core/assert.h"
+
 namespace routerelay::ggml {
 namespace {
 
@@ -44,6 +46,7 @@ Reason reason_of(const uint16_t* row, int64_t n) {
 }  // namespace
 
 CausalChunk classify(const MaskView& mask) {
+  RR_ASSERT(mask.row_stride >= mask.n_keys);
   CausalChunk chunk;
   chunk.first_visible = mask.rows > 0 ? leading_zeros(mask.data, mask.n_keys) : 0;
   chunk.last_visible = chunk.first_visible + mask.rows - 1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/assert.h"
 #include "say.h"
 
 namespace routerelay::ggml {
@@ -42,6 +43,7 @@ Status TraceSink::add_rows(const Request& request) {
   }
   // The first rows of a layer bring the cached prefix along, later ones only what is new.
   const int64_t from = have == 0 ? 0 : s.k_len - s.q_len;
+  RR_ASSERT(0 <= from && from <= s.k_len);
   const auto rows = [&](Tensor t) {
     t.data = t.at(s.k_begin + from, 0);
     t.tokens = s.k_len - from;

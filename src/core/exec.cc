@@ -12,6 +12,7 @@ void Workspace::Free::operator()(std::byte* p) const {
 }
 
 std::byte* Workspace::grow(Buffer& buffer, int64_t bytes) {
+  RR_ASSERT(bytes >= 0);
   if (bytes > buffer.bytes || !buffer.data) {
     const size_t rounded = (static_cast<size_t>(bytes < 64 ? 64 : bytes) + 63) / 64 * 64;
     buffer.data.reset();  // freed first: old and new need not fit side by side

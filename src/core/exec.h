@@ -4,14 +4,22 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "core/assert.h"
 #include "core/thread_pool.h"
 #include "routerelay/engine.hpp"
 
 namespace routerelay {
+
+// A cache line: what scratch, and whatever kernels pack into it, is aligned to.
+inline constexpr int64_t kScratchAlign = 64;
+inline bool is_aligned(const std::byte* p) {
+  return reinterpret_cast<uintptr_t>(p) % kScratchAlign == 0;
+}
 
 // Grow-only, 64-byte aligned scratch: one buffer shared by all threads and one per thread. Content is
 // undefined after every call that may grow it.
@@ -21,7 +29,10 @@ class Workspace {
   std::byte* shared(int64_t bytes) { return grow(shared_, bytes); }
   // Call before the parallel part: growing is not thread-safe.
   bool reserve_threads(int threads, int64_t bytes_each);
-  std::byte* thread(int idx) const { return threads_[static_cast<size_t>(idx)].data.get(); }
+  std::byte* thread(int idx) const {
+    RR_ASSERT(idx >= 0 && idx < static_cast<int>(threads_.size()) && threads_[static_cast<size_t>(idx)].data);
+    return threads_[static_cast<size_t>(idx)].data.get();
+  }
   int64_t bytes() const;
 
  private:

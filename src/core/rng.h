@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <numbers>
 
+#include "core/assert.h"
+
 namespace routerelay {
 
 class Philox {
@@ -22,7 +24,10 @@ class Philox {
   // Uniform in (0, 1): never 0, so that its logarithm exists.
   double uniform() { return (static_cast<double>(next()) + 0.5) * 0x1p-32; }
   // Uniform in [0, n) by multiply-shift; the bias is below n / 2^32.
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>((static_cast<uint64_t>(next()) * n) >> 32); }
+  uint32_t below(uint32_t n) {
+    RR_ASSERT(n > 0);
+    return static_cast<uint32_t>((static_cast<uint64_t>(next()) * n) >> 32);
+  }
   // Standard normal by Box-Muller.
   double normal() {
     if (has_spare_) {

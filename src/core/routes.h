@@ -2,11 +2,22 @@
 // Lists of key blocks per (query head, row): routes, near blocks, candidates. CSR, ascending in a row.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "core/assert.h"
+
 namespace routerelay {
+
+// A legal list of a row that sees `n_blocks` blocks: ascending, each block once.
+inline bool ascends_below(std::span<const int32_t> ids, int64_t n_blocks) {
+  const bool ascends = std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end();
+  return ids.empty() || (ascends && ids.front() >= 0 && ids.back() < n_blocks);
+}
 
 // List `q_head * n_rows + row` is ids[offsets[i] .. offsets[i + 1]).
 struct BlockLists {
@@ -15,6 +26,7 @@ struct BlockLists {
 
   int64_t size() const { return offsets.empty() ? 0 : static_cast<int64_t>(offsets.size()) - 1; }
   std::span<const int32_t> operator[](int64_t i) const {
+    RR_ASSERT(i >= 0 && i < size());
     const auto begin = static_cast<size_t>(offsets[static_cast<size_t>(i)]);
     const auto end = static_cast<size_t>(offsets[static_cast<size_t>(i) + 1]);
     return {ids.data() + begin, end - begin};
@@ -39,6 +51,10 @@ class ListBuilder {
 
   // Each list once; `thread` is the caller's index in its pool.
   void set(int64_t list, int thread, std::span<const int32_t> ids) {
+    RR_ASSERT(list >= 0 && list < static_cast<int64_t>(spans_.size()));
+    RR_ASSERT(thread >= 0 && thread < static_cast<int>(pools_.size()));
+    RR_ASSERT(spans_[static_cast<size_t>(list)].count == 0);
+    RR_ASSERT(ids.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()));
     auto& pool = pools_[static_cast<size_t>(thread)];
     spans_[static_cast<size_t>(list)] = {thread, static_cast<int32_t>(ids.size()), pool.size()};
     pool.insert(pool.end(), ids.begin(), ids.end());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/assert.h"
+
 namespace routerelay {
 
 Rows make_rows(std::span<const Sequence> sequences, int q_block, int k_block) {
@@ -28,6 +30,7 @@ Rows make_rows(std::span<const Sequence> sequences, int q_block, int k_block) {
       const int64_t whole = std::min(row.position + 1, row.visible_keys) / k_block;
       row.diagonal = static_cast<int32_t>(std::clamp<int64_t>(row.visible_blocks - 1, 0, whole));
       row.first_block = run.first_block;
+      RR_ASSERT(row.visible_blocks <= run.n_blocks && row.diagonal <= std::max(0, row.visible_blocks - 1));
       out.rows.push_back(row);
     }
   }

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/assert.h"
+
 namespace routerelay {
 namespace {
 
@@ -39,6 +41,12 @@ Status check_tensor(const char* name, const BasicTensor<Byte>& t) {
   if (t.head_stride < 0 || t.head_stride > kMaxStride || t.token_stride < 0 || t.token_stride > kMaxStride)
     return bad("{} strides are {} (token) and {} (head); legal: 0 to 2^40 elements", name, t.token_stride,
                t.head_stride);
+  // More than any memory holds; below it no product of strides and sizes overflows.
+  constexpr int64_t kMaxReach = int64_t{1} << 46;
+  if ((t.tokens > 1 && t.token_stride > kMaxReach / (t.tokens - 1)) ||
+      (t.heads > 1 && t.head_stride > kMaxReach / (t.heads - 1)))
+    return bad("{} is {} tokens of stride {} and {} heads of stride {}; legal: up to 2^46 elements in all",
+               name, t.tokens, t.token_stride, t.heads, t.head_stride);
   return {};
 }
 
@@ -86,6 +94,11 @@ Status check_out(const LayerArgs& a) {
   return {};
 }
 
+// Two numbers from 0 that nothing else bounds yet: their sum fits 64 bits, not 63.
+uint64_t end_of(int64_t begin, int64_t len) {
+  return static_cast<uint64_t>(begin) + static_cast<uint64_t>(len);
+}
+
 Status check_sequences(const LayerArgs& a) {
   int64_t q_end = 0;
   for (size_t i = 0; i < a.sequences.size(); ++i) {
@@ -94,9 +107,9 @@ Status check_sequences(const LayerArgs& a) {
       return bad("sequences[{}] is q {}+{}, k {}+{}, q_offset {}; none may be negative", i, s.q_begin,
                  s.q_len, s.k_begin, s.k_len, s.q_offset);
     if (s.q_len > a.q.tokens || s.q_begin > a.q.tokens - s.q_len)
-      return bad("sequences[{}] ends at query {}; q has {}", i, s.q_begin + s.q_len, a.q.tokens);
+      return bad("sequences[{}] ends at query {}; q has {}", i, end_of(s.q_begin, s.q_len), a.q.tokens);
     if (s.k_len > a.k.tokens || s.k_begin > a.k.tokens - s.k_len)
-      return bad("sequences[{}] ends at key {}; k has {}", i, s.k_begin + s.k_len, a.k.tokens);
+      return bad("sequences[{}] ends at key {}; k has {}", i, end_of(s.k_begin, s.k_len), a.k.tokens);
     if (s.q_offset > kMaxTokens)
       return bad("sequences[{}].q_offset is {}; legal: 0 to {}", i, s.q_offset, kMaxTokens);
     if (s.q_begin < q_end)
@@ -136,6 +149,7 @@ Status check_layer(const LayerArgs& a) {
 
 std::span<const Sequence> sequences_of(const LayerArgs& a, Sequence& storage) {
   if (!a.sequences.empty()) return a.sequences;
+  RR_ASSERT(a.k.tokens >= a.q.tokens);
   storage = {0, a.q.tokens, 0, a.k.tokens, a.k.tokens - a.q.tokens};
   return {&storage, 1};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/summary.h"
 
+#include "core/assert.h"
+
 namespace routerelay {
 
 SummaryNeeds SummaryNeeds::of(const Options& options) {
@@ -16,6 +18,7 @@ SummaryNeeds SummaryNeeds::of(const Options& options) {
 }
 
 void Summary::resize(const SummaryNeeds& needs, int64_t blocks, int64_t heads, int64_t dim, int k_block) {
+  RR_ASSERT(!needs.sub_means || (needs.sub_k > 0 && k_block % needs.sub_k == 0));
   n_blocks = blocks;
   kv_heads = heads;
   head_dim = dim;

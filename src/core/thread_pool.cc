@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/assert.h"
+
 namespace routerelay {
 
 struct ThreadPool::Impl {
@@ -47,6 +49,7 @@ struct ThreadPool::Impl {
       if (quit) return;
       seen = generation;
       if (idx >= taking_part) continue;
+      RR_ASSERT(idx + 1 < threads && fn != nullptr);
       lock.unlock();
       drain(idx + 1);
       lock.lock();
@@ -100,6 +103,7 @@ void ThreadPool::Impl::run_workers(int helpers) {
   drain(0);
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return running == 0; });
+  RR_ASSERT(next.load(std::memory_order_relaxed) >= n);
 }
 
 Status ThreadPool::run(int64_t n, const std::function<void(int, int64_t)>& fn) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/assert.h"
+
 namespace routerelay {
 namespace {
 
@@ -64,6 +66,7 @@ void count_blocks(const Rows& rows, int64_t q_heads, const BlockLists& visited, 
       for (int64_t h = 0; h < q_heads; ++h) seen += static_cast<int64_t>(visited[h * rows.size() + i].size());
     }
     report.visible_blocks += visible;
+    RR_ASSERT(seen <= visible);
     report.visited_blocks += seen;
     if (row.dense) continue;
     report.routed_rows += q_heads;
@@ -90,6 +93,7 @@ Status audit_layer(const AuditArgs& a, const Stages& stages, Exec& exec, LayerRe
                        a.layer.layer, wanted, discarded},
                       exec));
 
+  RR_ASSERT(a.lse_log2 != nullptr && wanted.route.size() == heads * sample.rows.size());
   std::vector<float> out(static_cast<size_t>(sample.q.tokens * heads * sample.q.head_dim));
   std::vector<float> lse(static_cast<size_t>(heads * sample.q.tokens));
   const MutableTensor out_view =

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <new>
 
+#include "core/assert.h"
+#include "core/invariants.h"
 #include "core/stages.h"
 #include "flow/audit.h"
 #include "flow/engine.h"
@@ -81,6 +83,7 @@ Rows Pass::Impl::rows_of(const LayerArgs& a) const {
   Rows rows = make_rows(sequences_of(a, storage), options.q_block, options.k_block);
   const bool all = options.dense || args.final_chunk || (a.layer >= 0 && a.layer < options.dense_layers);
   for (Row& row : rows.rows) row.dense = all || row.visible_keys < options.dense_below;
+  RR_ASSERT(holds(rows));
   return rows;
 }
 
@@ -132,6 +135,7 @@ Status Pass::Impl::route_layer(const LayerArgs& a, Rows& rows, float scale, Laye
     ledger.reset();
     costs.assign(rows.runs.size(), {});
   }
+  RR_ASSERT(costs.size() == rows.runs.size());
   for (Row& row : rows.rows) row.anew = costs[static_cast<size_t>(row.sequence)].relay_off;
   const bool never = known && (a.layer < kFirstRelayLayer ||
                                std::find(options.never_relay.begin(), options.never_relay.end(), a.layer) !=
@@ -145,14 +149,17 @@ Status Pass::Impl::route_layer(const LayerArgs& a, Rows& rows, float scale, Laye
     summary.resize(needs, rows.n_blocks, a.k.heads, a.k.head_dim, options.k_block);
     return needs.any() ? stages.summarize({a.k, a.v, rows, needs, summary}, exec) : Status();
   }));
+  RR_ASSERT(holds(summary, needs, rows));
   r.summary_bytes = summary.bytes();
   RR_TRY(timed(r.relay_us, [&] {
     return stages.relay({a.q, a.k, rows, summary, options, ledger, scale, routed_layers, never, proposal, r},
                         exec);
   }));
+  RR_ASSERT(holds(proposal, rows, a.q.heads));
   RR_TRY(timed(r.route_us, [&] {
     return stages.route({a.q, a.k, rows, summary, options, proposal, ledger, scale, a.layer, next, r}, exec);
   }));
+  RR_ASSERT(holds(next, rows, a.q.heads));
   std::swap(ledger, next);
   ledger_rows = rows;
   ledger_heads = a.q.heads;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "core/assert.h"
 #include "reference/read.h"
 #include "reference/reference.h"
 
@@ -29,6 +30,7 @@ Gathered gather(const AttendArgs& a, const Row& row, int64_t kv_head, std::span<
   if (a.routes.full) {
     for (int64_t block = 0; block < row.visible_blocks; ++block) add(block);
   } else {
+    RR_ASSERT(ascends_below(blocks, row.visible_blocks));
     for (int32_t block : blocks) add(block);
   }
   return g;

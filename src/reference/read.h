@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/assert.h"
 #include "core/convert.h"
 #include "routerelay/tensor.hpp"
 
@@ -13,6 +14,7 @@ namespace routerelay::reference {
 // Tokens [begin, begin + count) of one head: [count, head_dim] f32, appended to `to`.
 inline void append_tokens(const Tensor& t, int64_t begin, int64_t count, int64_t head,
                           std::vector<float>& to) {
+  RR_ASSERT(begin >= 0 && count >= 0 && begin + count <= t.tokens && head >= 0 && head < t.heads);
   const size_t old = to.size();
   to.resize(old + static_cast<size_t>(count * t.head_dim));
   float* next = to.data() + old;

@@ -58,6 +58,7 @@ void summarize_block(const SummarizeArgs& a, int64_t kv_head, const BlockRun& ru
   Summary& s = a.summary;
   const int64_t at = kv_head * s.n_blocks + run.first_block + block;
 
+  RR_ASSERT(tokens >= 1 && at < s.kv_heads * s.n_blocks);
   const std::vector<float> mean = mean_of(b.keys, tokens, dim);
   if (a.needs.mean) std::copy(mean.begin(), mean.end(), s.mean.begin() + at * dim);
   if (a.needs.radius) s.radius[static_cast<size_t>(at)] = radius_about(b, mean.data());

@@ -14,6 +14,7 @@
 #include <new>
 #include <vector>
 
+#include "core/assert.h"
 #include "trace/file.h"
 #include "trace/header.h"
 
@@ -163,6 +164,7 @@ Status Trace::Impl::read(Header& header, const std::byte* data) {
 }
 
 Tensor Trace::Impl::view(const TensorEntry& entry, const std::byte* data) {
+  RR_ASSERT(0 <= entry.begin && entry.begin <= entry.end && data + entry.end <= file.data() + file.bytes());
   const std::byte* at = data + entry.begin;
   if (entry.end > entry.begin &&
       reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(dtype_bytes(entry.dtype)) != 0) {

@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "core/assert.h"
 #include "routerelay/trace.hpp"
 #include "trace/file.h"
 #include "trace/header.h"
@@ -74,7 +75,8 @@ Status check_rows(int layer, const Tensor& q, const Tensor& k, const Tensor& v, 
 Status check_continues(int layer, const LayerParts& parts, const std::array<const Tensor*, 3>& rows,
                        int64_t position) {
   const int64_t keys = parts.parts[1].tokens;
-  if (position + rows[0]->tokens != keys + rows[1]->tokens)
+  // Differences of numbers from 0: unlike sums, they cannot overflow.
+  if (position - keys != rows[1]->tokens - rows[0]->tokens)
     return invalid(
         layer, fmt::format("{} queries from position {}, and {} keys behind the {} held; the last key sits "
                            "with the last query",
@@ -163,6 +165,7 @@ Status TraceWriter::Impl::add_rows(int layer, const Tensor& q, const Tensor& k, 
 // Packs strided rows through the buffer, so that the spool holds them contiguous.
 Status TraceWriter::Impl::spool_rows(const Tensor& t, int64_t offset) {
   const int64_t head_bytes = t.head_dim * dtype_bytes(t.dtype);
+  RR_ASSERT(head_bytes <= kBufferBytes);
   int64_t filled = 0;
   for (int64_t token = 0; token < t.tokens; ++token) {
     for (int64_t head = 0; head < t.heads; ++head) {
@@ -229,6 +232,7 @@ Status TraceWriter::Impl::copy_out(const Header& header, const File& file) {
       }
     }
   }
+  RR_ASSERT(at == static_cast<int64_t>(sizeof length + length) + header.tensors.back().end);
   if (::fsync(file.fd()) != 0) return system_error("sync");
   return {};
 }
@@ -267,7 +271,7 @@ Result<TraceWriter> TraceWriter::create(const std::string& path, TraceInfo info)
 
 Status TraceWriter::add_layer(int layer, const Tensor& q, const Tensor& k, const Tensor& v) {
   if (rows(layer) > 0) return invalid(layer, "added twice");
-  if (k.tokens < q.tokens)
+  if (q.tokens < 0 || k.tokens < q.tokens)
     return invalid(layer,
                    fmt::format("{} keys for {} queries; expected as many or more", k.tokens, q.tokens));
   return add_rows(layer, q, k, v, k.tokens - q.tokens);

@@ -158,7 +158,7 @@ static void check_layer(void) {
   static float q[kTokens * kHeads * kDim], k[kTokens * kHeads * kDim], v[kTokens * kHeads * kDim];
   static float out[kTokens * kHeads * kDim];
   const int64_t shape[3] = {kTokens, kHeads, kDim}, wide[3] = {kTokens, kHeads, 100},
-                negative[3] = {-1, kHeads, kDim};
+                negative[3] = {-1, kHeads, kDim}, endless[3] = {kTokens, INT64_MAX, kDim};
   const int64_t strides[3] = {kHeads * kDim, kDim, 2};
   const rr_tensor good = f32_tensor(q, shape);
   rr_tensor tq = good, tk = f32_tensor(k, shape), tv = f32_tensor(v, shape), to = f32_tensor(out, shape);
@@ -198,6 +198,9 @@ static void check_layer(void) {
   tq = good, tq.shape = negative;
   CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
               "layer: q.tokens is -1; legal: 0 to 4294967296");
+  tq = good, tq.shape = endless;
+  CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
+              "layer: q.heads is 9223372036854775807; legal: 1 to 65536");
   tq = good, tq.strides = strides;
   CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT, "layer: q.strides[2] is 2; legal: 1");
   tq = good, tq.data = NULL;

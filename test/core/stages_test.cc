@@ -98,6 +98,14 @@ TEST_F(CheckLayer, RefusesStrides) {
           "k strides are -1 (token) and 64 (head); legal: 0 to 2^40 elements");
   refuses([](LayerArgs& a) { a.q.head_stride = int64_t{1} << 41; },
           "q strides are 256 (token) and 2199023255552 (head); legal: 0 to 2^40 elements");
+  refuses(
+      [](LayerArgs& a) { a.k.token_stride = int64_t{1} << 40, a.k.tokens = int64_t{1} << 32; },
+      "k is 4294967296 tokens of stride 1099511627776 and 2 heads of stride 64; legal: up to 2^46 elements "
+      "in all");
+  refuses(
+      [](LayerArgs& a) { a.v.head_stride = int64_t{1} << 40, a.v.heads = 65536; },
+      "v is 20 tokens of stride 128 and 65536 heads of stride 1099511627776; legal: up to 2^46 elements in "
+      "all");
   refuses([](LayerArgs& a) { a.out.head_stride = 32; },
           "out strides 256 (token) and 32 (head) make its rows overlap; head_dim is 64");
   refuses([](LayerArgs& a) { a.out.token_stride = 192; },
@@ -131,6 +139,9 @@ TEST_F(CheckLayer, RefusesSequences) {
   refuses(with({{0, 10, 0, 20, -4}}), "sequences[0] is q 0+10, k 0+20, q_offset -4; none may be negative");
   refuses(with({{4, 7, 0, 20, 0}}), "sequences[0] ends at query 11; q has 10");
   refuses(with({{0, 10, 1, 20, 0}}), "sequences[0] ends at key 21; k has 20");
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  refuses(with({{kMost, kMost, 0, 20, 0}}), "sequences[0] ends at query 18446744073709551614; q has 10");
+  refuses(with({{0, 10, kMost, 20, 0}}), "sequences[0] ends at key 9223372036854775827; k has 20");
   refuses(with({{0, 5, 0, 10, 0}, {4, 5, 10, 10, 0}}),
           "sequences[1] begins at query 4, inside or before the one before it (ends at 5); order them");
   refuses(with({{0, 10, 0, 20, int64_t{1} << 33}}),

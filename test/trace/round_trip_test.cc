@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <limits>
+
 #include "routerelay/trace.hpp"
 #include "support/status.h"
 #include "trace/files.h"
@@ -156,6 +158,8 @@ TEST_F(TraceRoundTrip, RefusesRowsThatDoNotFit) {
   EXPECT_THAT(message(0, q.view, q.view, q.view, 0),
               HasSubstr("4 queries from position 0, and 4 keys behind the 4"));
   EXPECT_THAT(message(0, q.view, q.view, q.view, -1), HasSubstr("position is -1; legal: from 0"));
+  EXPECT_THAT(message(0, q.view, q.view, q.view, std::numeric_limits<int64_t>::max()),
+              HasSubstr("4 queries from position 9223372036854775807"));
   EXPECT_EQ(message(0, other.view, other.view, other.view, 4),
             "trace: layer 0: q rows are bf16 of 2 heads of 8, before f16 of 2 of 8");
   EXPECT_THAT(message(1, q.view, q.view, other.view, 0), HasSubstr("k and v differ in shape or dtype"));
@@ -167,6 +171,9 @@ TEST_F(TraceRoundTrip, RefusesRowsThatDoNotFit) {
   Tensor negative = q.view;
   negative.tokens = -4;
   EXPECT_THAT(message(1, negative, q.view, q.view, 0), HasSubstr("q is [-4, 2, 8]"));
+  Tensor endless = q.view;
+  endless.tokens = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(w.add_layer(1, negative, endless, endless).message(), HasSubstr("for -4 queries"));
   EXPECT_EQ(w.add_layer(0, q.view, q.view, q.view).message(), "trace: layer 0: added twice");
   EXPECT_EQ(w.rows(0), 4);
   EXPECT_EQ(w.rows(1), 0);

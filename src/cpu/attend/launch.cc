@@ -4,6 +4,7 @@
 #include <new>
 #include <numbers>
 
+#include "core/assert.h"
 #include "cpu/attend/attend.h"
 #include "cpu/attend/plan.h"
 #include "cpu/isa/tile.h"
@@ -16,7 +17,11 @@ struct Packed {
   Packed(std::byte* base, const Plan& plan)
       : keys(base),
         values(keys + plan.max_panels * plan.kernel->key_bytes),
-        finite(reinterpret_cast<uint8_t*>(values + plan.max_panels * plan.kernel->value_bytes)) {}
+        finite(reinterpret_cast<uint8_t*>(values + plan.max_panels * plan.kernel->value_bytes)) {
+    RR_ASSERT(is_aligned(keys) && plan.kernel->key_bytes % kScratchAlign == 0 &&
+              plan.kernel->value_bytes % kScratchAlign == 0);
+    RR_ASSERT(reinterpret_cast<std::byte*>(finite) + plan.max_panels == base + plan.shared_bytes());
+  }
   std::byte* keys;
   std::byte* values;
   uint8_t* finite;
@@ -50,6 +55,7 @@ class Launch {
     row_items_.clear();
     for (int64_t i = 0; i < batch.n_units; ++i) {
       const Unit& unit = plan_.units[static_cast<size_t>(batch.first_unit + i)];
+      RR_ASSERT(unit.panel_offset + unit.n_panels <= plan_.max_panels);
       add_rows(unit);
       for (int64_t p = 0; p < unit.n_panels; p += kPanelsPerPack)
         pack_items_.push_back({&unit, p, std::min(kPanelsPerPack, unit.n_panels - p)});
@@ -77,12 +83,14 @@ class Launch {
     const int64_t first_head = unit.kv_head * group_;
     for (int64_t r = unit.first_row; r < unit.first_row + unit.n_rows; ++r) {
       const Row& row = a_.rows.rows[static_cast<size_t>(r)];
+      RR_ASSERT(ceil_div(row.visible_keys, kPanel) <= unit.n_panels);
       const int64_t step = sees_all(row) ? plan_.heads_per_item : 1;
       if (sees_all(row)) std::fill_n(visited, ceil_div(row.visible_keys, kPanel), uint8_t{1});
       for (int64_t h = first_head; h < first_head + group_; h += step) {
         int64_t blocks = row.visible_blocks;
         if (!sees_all(row)) {
           const auto list = list_of(h, r);
+          RR_ASSERT(ascends_below(list, row.visible_blocks));
           blocks = static_cast<int64_t>(list.size());
           for (const int32_t b : list)
             for (int64_t p = b * panels_per_block();
@@ -101,6 +109,7 @@ class Launch {
       const int64_t slot = unit.panel_offset + p;
       if (!visited_[static_cast<size_t>(slot)]) continue;
       const int64_t token = run.k_begin + p * kPanel;
+      RR_ASSERT(p * kPanel < run.k_len && run.k_begin + run.k_len <= a_.k.tokens);
       plan_.kernel->pack({.k = a_.k.at(token, unit.kv_head),
                           .v = a_.v.at(token, unit.kv_head),
                           .dtype = a_.k.dtype,
@@ -116,6 +125,9 @@ class Launch {
   void attend(const RowItem& item, std::byte* scratch) const {
     const Unit& unit = *item.unit;
     const Row& row = a_.rows.rows[static_cast<size_t>(item.row)];
+    RR_ASSERT(row.q_count * item.n_heads <= kMaxItemRows && is_aligned(scratch));
+    RR_ASSERT(item.q_head / group_ == unit.kv_head &&
+              (item.q_head + item.n_heads - 1) / group_ == unit.kv_head);
     RowJob job{.q = a_.q.at(row.q_begin, item.q_head),
                .q_dtype = a_.q.dtype,
                .q_stride = a_.q.token_stride,

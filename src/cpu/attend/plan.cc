@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/assert.h"
 #include "cpu/isa/tile.h"
 
 namespace routerelay::cpu {
@@ -58,6 +59,7 @@ void batch_units(int threads, Plan& plan) {
     unit.panel_offset = used;
     used += unit.n_panels;
     ++plan.batches.back().n_units;
+    RR_ASSERT(used <= limit);
     plan.max_panels = std::max(plan.max_panels, used);
   }
 }
@@ -104,6 +106,7 @@ Status supports(Isa isa, int64_t head_dim) {
 Plan choose(const PlanArgs& args) {
   Plan plan;
   plan.kernel = find(args.isa, args.head_dim);
+  RR_ASSERT(plan.kernel != nullptr && args.threads >= 1 && args.q_heads % args.kv_heads == 0);
   plan.units = units_of(args);
   batch_units(args.threads, plan);
   plan.heads_per_item = heads_per_item(args, plan);

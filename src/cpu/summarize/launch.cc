@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/assert.h"
 #include "cpu/summarize/kernel.h"
 #include "cpu/summarize/summarize.h"
 
@@ -53,6 +54,8 @@ void summarize_block(const SummarizeArgs& a, SummarizeKernel kernel, int64_t kv_
       .sub_means = vector_at(s.sub_means, at * s.subs_per_block, dim),
       .scratch = reinterpret_cast<float*>(scratch)};
   if (a.needs.value_mean) job.v = a.v.at(token, kv_head);
+  RR_ASSERT(job.n_keys >= 1 && at < s.kv_heads * s.n_blocks);
+  RR_ASSERT(job.sub_means == nullptr || ceil_div(job.n_keys, job.sub_k) <= s.subs_per_block);
   // The radius is taken about the mean, wanted or not.
   if (job.radius != nullptr && job.mean == nullptr) job.mean = job.scratch + (a.rows.k_block + 1) * dim;
   kernel(job);

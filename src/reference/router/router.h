@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/assert.h"
 #include "core/policy/scorer.h"
 #include "core/summary.h"
 #include "routerelay/tensor.hpp"
@@ -27,7 +28,10 @@ struct RouterInput {
   const ScoreRequest& request;
 
   // Where block `block` of the row's sequence lies in the Summary's arrays, in blocks.
-  int64_t summary_block(int64_t block) const { return kv_head * summary.n_blocks + row.first_block + block; }
+  int64_t summary_block(int64_t block) const {
+    RR_ASSERT(block >= 0 && row.first_block + block < summary.n_blocks && kv_head < summary.kv_heads);
+    return kv_head * summary.n_blocks + row.first_block + block;
+  }
 };
 
 // request.score[i] = the score of block request.ids[i]. Each file says its formula.
@@ -44,7 +48,10 @@ class BlockSoftmax {
  public:
   explicit BlockSoftmax(size_t n_blocks) : mass_(n_blocks, 0) {}
 
-  void add_key(size_t block, double logit) { logits_.emplace_back(block, logit); }
+  void add_key(size_t block, double logit) {
+    RR_ASSERT(block < mass_.size());
+    logits_.emplace_back(block, logit);
+  }
   void end_query() {
     if (logits_.empty()) return;
     double best = -std::numeric_limits<double>::infinity(), total = 0;
