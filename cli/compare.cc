@@ -7,21 +7,19 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/scores.h"
+#include "cli/trace_job.h"
 
 namespace routerelay::cli {
 namespace {
 
 struct CompareArgs {
-  std::string path;
+  // Many contestants: one timed repetition unless asked for more.
+  TraceArgs trace{.repeat = 1};
   std::vector<std::string> routers = {"centroid", "sub", "sampled", "antidiag", "box", "ball"};
   std::vector<std::string> selections = {"top_k", "threshold", "top_p"};
   std::vector<std::string> relays = {"off"};
   std::vector<std::string> sets;  // key=value, for all
-  std::vector<int> layers;
-  EngineOptions engine;
-  double floor = 0.1;  // top_k: share of the blocks
-  int repeat = 1;
-  int audit = 8;
+  double floor = 0.1;             // top_k: share of the blocks
 };
 
 // The contestants that the options allow, and a sentence for every one that they do not.
@@ -83,8 +81,8 @@ std::string title_of(const RouterOptions& r) {
   }
 }
 
-Answer answer_of(const CompareArgs& args, const Field& field, const Trace& trace, const Engine& engine,
-                 const Replay& result, const Style& style) {
+Answer answer_of(const CompareArgs& args, const Field& field, const ReplayedTrace& done, const Style& style) {
+  const auto& [trace, layers, engine, result] = done;
   Answer a;
   a.isa = name_of(engine.isa());
   a.threads = engine.threads();
@@ -110,32 +108,21 @@ Answer answer_of(const CompareArgs& args, const Field& field, const Trace& trace
                decimals(s.layer_us / 1e3, 2), times(s.speedup())});
   }
   a.text = fmt::format("{}\nrouted layers: {}, on {} ({}, {} threads); dense takes {} ms\n\n{}",
-                       describe(args.path, trace), s.layers, engine.backend(), a.isa, a.threads,
+                       describe(args.trace.path, trace), s.layers, engine.backend(), a.isa, a.threads,
                        decimals(s.dense_us / 1e3, 2), table.text(style));
   if (!field.refused.empty()) a.text += fmt::format("\nleft out:\n  {}\n", fmt::join(field.refused, "\n  "));
   return a;
 }
 
 Result<Answer> compare(const CompareArgs& args, const Field& field, Shell& shell) {
-  const Result<Trace> trace = Trace::open(args.path);
-  if (!trace.ok()) return trace.status();
-  const Result<std::vector<int>> layers = choose_layers(trace.value(), args.layers);
-  if (!layers.ok()) return layers.status();
-  Result<Engine> engine = make_engine(args.engine);
-  if (!engine.ok()) return engine.status();
-  const Result<Replay> result = replay(engine.value(), {.trace = trace.value(),
-                                                        .layers = layers.value(),
-                                                        .contestants = field.contestants,
-                                                        .repeat = args.repeat,
-                                                        .audit_every = args.audit,
-                                                        .progress = shell.progress.callback()});
-  if (!result.ok()) return result.status();
-  if (score(result.value(), 0, Scope::kRouted).layers == 0)
+  const Result<ReplayedTrace> done = replay_trace(args.trace, field.contestants, shell);
+  if (!done.ok()) return done.status();
+  if (score(done->replay, 0, Scope::kRouted).layers == 0)
     return Status(
         Code::kInvalidArgument,
         "compare: no layer was routed: layers 0 and 1 and rows with fewer than 2048 keys are dense; choose "
         "other layers, or --set dense_layers=0 --set dense_below=0");
-  return answer_of(args, field, trace.value(), engine.value(), result.value(), shell.style);
+  return answer_of(args, field, done.value(), shell.style);
 }
 
 }  // namespace
@@ -143,7 +130,7 @@ Result<Answer> compare(const CompareArgs& args, const Field& field, Shell& shell
 void add_compare(CLI::App& app, Job& job) {
   auto args = std::make_shared<CompareArgs>();
   CLI::App* command = app.add_subcommand("compare", "Many routers and selections on a trace, in one table");
-  command->add_option("TRACE", args->path, "A trace (docs/trace.md)")->required();
+  add_trace_flags(*command, args->trace);
   command->add_option("--routers", args->routers, "Some of centroid, sub, sampled, antidiag, box, ball")
       ->delimiter(',')
       ->check(legal(router_from));
@@ -158,14 +145,6 @@ void add_compare(CLI::App& app, Job& job) {
       ->check(CLI::Range(0., 1.))
       ->capture_default_str();
   command->add_option("--set", args->sets, "KEY=VALUE for all of them, as selection.p=0.95")->take_all();
-  command->add_option("--layers", args->layers, "0,7,12; every traced layer when not given")->delimiter(',');
-  command->add_option("--repeat", args->repeat, "Timed repetitions; the fastest counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--audit", args->audit, "Every so many rows are held against full attention; 0: none")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  add_engine_flags(*command, args->engine);
   command->callback([args, &job] {
     job = [args, field = or_usage(field_of(*args))](Shell& shell) { return compare(*args, field, shell); };
   });

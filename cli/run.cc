@@ -7,19 +7,15 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/scores.h"
+#include "cli/trace_job.h"
 
 namespace routerelay::cli {
 namespace {
 
 struct RunArgs {
-  std::string path;
+  TraceArgs trace;
   std::string preset = "balanced";
   std::vector<std::string> sets;  // key=value
-  std::vector<int> layers;
-  EngineOptions engine;
-  int repeat = 3;
-  int audit = 8;
-  int64_t chunk = 0;
 };
 
 std::vector<std::string> cells(const std::string& layer, const std::string& kind, const Score& s) {
@@ -41,16 +37,16 @@ std::vector<std::string> cells(const std::string& layer, const std::string& kind
           scientific(s.error_max)};
 }
 
-Answer answer_of(const RunArgs& args, const Options& options, const Trace& trace,
-                 const std::vector<int>& layers, const Engine& engine, const Replay& result,
-                 const Style& style) {
+Answer answer_of(const RunArgs& args, const Options& options, const ReplayedTrace& done, const Style& style) {
+  const auto& [trace, layers, engine, result] = done;
+  const int64_t chunk = args.trace.chunk;
   Answer a;
   a.isa = name_of(engine.isa());
   a.threads = engine.threads();
   nlohmann::json params = trace_params(trace);
   params["preset"] = options.preset;
   params["backend"] = engine.backend();
-  if (args.chunk > 0) params["chunk"] = args.chunk;
+  if (chunk > 0) params["chunk"] = chunk;
   Table table({"layer", "kind", "density", "of layer", "mass", "ids", "scored", "speedup", "dense ms",
                "layer ms", "summ.", "relay", "route", "attend", "err rms", "err max"});
   table.align_left(1);
@@ -73,28 +69,16 @@ Answer answer_of(const RunArgs& args, const Options& options, const Trace& trace
   table.add(cells("all", fmt::format("{} layers", all.layers), all));
   a.text = fmt::format(
       "{}\npreset {} on {} ({}, {} threads){}\n\n{}\nsummaries {} of 16-bit K and V, workspace {}\n",
-      describe(args.path, trace), options.preset, engine.backend(), a.isa, a.threads,
-      args.chunk > 0 ? fmt::format(", chunks of {}", args.chunk) : "", table.text(style),
-      percent(all.summary_share), bytes_text(all.workspace_bytes));
+      describe(args.trace.path, trace), options.preset, engine.backend(), a.isa, a.threads,
+      chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", table.text(style), percent(all.summary_share),
+      bytes_text(all.workspace_bytes));
   return a;
 }
 
 Result<Answer> run_trace(const RunArgs& args, const Options& options, Shell& shell) {
-  const Result<Trace> trace = Trace::open(args.path);
-  if (!trace.ok()) return trace.status();
-  const Result<std::vector<int>> layers = choose_layers(trace.value(), args.layers);
-  if (!layers.ok()) return layers.status();
-  Result<Engine> engine = make_engine(args.engine);
-  if (!engine.ok()) return engine.status();
-  const Result<Replay> result = replay(engine.value(), {.trace = trace.value(),
-                                                        .layers = layers.value(),
-                                                        .contestants = {options},
-                                                        .chunk = args.chunk,
-                                                        .repeat = args.repeat,
-                                                        .audit_every = args.audit,
-                                                        .progress = shell.progress.callback()});
-  if (!result.ok()) return result.status();
-  return answer_of(args, options, trace.value(), layers.value(), engine.value(), result.value(), shell.style);
+  const Result<ReplayedTrace> done = replay_trace(args.trace, {options}, shell);
+  if (!done.ok()) return done.status();
+  return answer_of(args, options, done.value(), shell.style);
 }
 
 }  // namespace
@@ -103,24 +87,17 @@ void add_run(CLI::App& app, Job& job) {
   auto args = std::make_shared<RunArgs>();
   CLI::App* command =
       app.add_subcommand("run", "A trace through a preset, against dense: density, mass, error, time");
-  command->add_option("TRACE", args->path, "A trace (docs/trace.md)")->required();
+  add_trace_flags(*command, args->trace);
   command->add_option("--preset", args->preset, "exact, careful, balanced or fast")
       ->capture_default_str()
       ->check(legal(Options::from_preset));
   command->add_option("--set", args->sets, "KEY=VALUE on top of the preset, as selection.floor=0.1")
       ->take_all();
-  command->add_option("--layers", args->layers, "0,7,12; every traced layer when not given")->delimiter(',');
-  command->add_option("--repeat", args->repeat, "Timed repetitions; the fastest counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--audit", args->audit, "Every so many rows are held against full attention; 0: none")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
   command
-      ->add_option("--chunk", args->chunk, "Queries per pass, as in chunked prefill; the whole trace when 0")
+      ->add_option("--chunk", args->trace.chunk,
+                   "Queries per pass, as in chunked prefill; the whole trace when 0")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  add_engine_flags(*command, args->engine);
   command->callback([args, &job] {
     job = [args, options = or_usage(options_of(args->preset, args->sets))](Shell& shell) {
       return run_trace(*args, options, shell);
