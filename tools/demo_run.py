@@ -18,6 +18,8 @@ UBATCH = 512         # llama.cpp's default micro-batch
 LOSS_TOKENS = 1000   # the prompt's last tokens, whose loss is compared
 NEXT_TOKENS = 32
 WARM_UP_TOKENS = 32  # pages the weights in and starts the host's threads; below the plug-in's 64 rows
+BEHIND = 1.1         # a run that has taken, and would take, this many times its rival's seconds has lost
+MIN_CHUNKS = 4       # micro-batches before which nothing is decided
 
 
 def prompt_tokens(model, n):
@@ -44,18 +46,35 @@ def nats(logits, target):
     return top + np.log(np.exp(row - top).sum()) - row[target]
 
 
-def prompt(session, tokens, loss_tokens):
-    """Decodes the prompt. Returns seconds inside llama.cpp, nats of each of its last tokens, and the next one."""
-    seconds, losses, n = 0.0, [], len(tokens)
+def has_lost(chunks, rival):
+    """Whether a run with these seconds per micro-batch is behind the rival's and would end behind it.
+
+    A micro-batch costs a constant and something per earlier token, so a line through the ones seen tells the rest.
+    """
+    n = len(chunks)
+    if n < MIN_CHUNKS or n >= len(rival) or sum(chunks) <= BEHIND * sum(rival[:n]):
+        return False
+    line = np.polyfit(range(n), chunks, 1)
+    return sum(chunks) + np.polyval(line, range(n, len(rival))).sum() > BEHIND * sum(rival)
+
+
+def prompt(session, tokens, loss_tokens, rival):
+    """Decodes the prompt, or as much of it as decides against `rival` (seconds per micro-batch of another run).
+
+    Returns seconds inside llama.cpp per micro-batch, nats of each of the last tokens, and the next token or None.
+    """
+    chunks, losses, n = [], [], len(tokens)
     first = n - 1 - loss_tokens  # the token after this one is the first whose loss counts
     for begin in range(0, n, UBATCH):
         chunk = tokens[begin:begin + UBATCH]
         wanted = range(max(0, first - begin), len(chunk))
-        seconds += timed_decode(session, chunk, begin, wanted)
+        chunks.append(timed_decode(session, chunk, begin, wanted))
+        if has_lost(chunks, rival):
+            return chunks, losses, None
         for i in wanted:
             if begin + i + 1 < n:
                 losses.append(nats(np.asarray(session.logits(i)), tokens[begin + i + 1]))
-    return seconds, losses, int(np.argmax(session.logits(len(chunk) - 1)))
+    return chunks, losses, int(np.argmax(session.logits(len(chunk) - 1)))
 
 
 def greedy(session, token, position):
@@ -96,10 +115,13 @@ def run(args):
     if args.free:
         result["free_seconds_per_token"], result["seconds_per_logits_row"] = free_attention(session, tokens)
     session.clear()
-    seconds, losses, next_token = prompt(session, tokens, loss_tokens)
-    following = greedy(session, next_token, args.tokens)
-    result |= {"seconds": seconds, "tokens_per_second": args.tokens / seconds, "loss": float(np.mean(losses)),
-               "loss_tokens": loss_tokens, "next_tokens": following, "next_text": model.text(following)}
+    chunks, losses, next_token = prompt(session, tokens, loss_tokens, json.loads(args.rival))
+    done = min(len(chunks) * UBATCH, args.tokens)
+    result |= {"chunk_seconds": chunks, "seconds": sum(chunks), "tokens": done, "tokens_per_second": done / sum(chunks)}
+    if next_token is not None:
+        following = greedy(session, next_token, args.tokens)
+        result |= {"loss": float(np.mean(losses)), "loss_tokens": loss_tokens, "next_tokens": following,
+                   "next_text": model.text(following)}
     session.close()  # the plug-in writes its report when its last backend is freed
     return result
 
@@ -110,6 +132,7 @@ def main():
     parser.add_argument("--tokens", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--flash", choices=("on", "off"), default="on")
+    parser.add_argument("--rival", default="[]", help="stop when behind a run with these seconds per micro-batch")
     parser.add_argument("--free", action="store_true", help="also time micro-batches at depth 0")
     try:
         print(json.dumps(run(parser.parse_args())))

