@@ -2,6 +2,8 @@
 """Checks what no compiler checks: layers, folders, headers, words, docs and formatting. Prints path:line: what."""
 
 import argparse
+import concurrent.futures
+import os
 import re
 import shutil
 import subprocess
@@ -148,11 +150,20 @@ def check_tidy(files: list[str]) -> Iterator[Problem]:
     if not (repo.ROOT / "build/dev/compile_commands.json").exists():
         yield "CMakePresets.json", 1, "clang-tidy needs build/dev: ./dev build dev"
         return
-    sources = [path for path in files if path.startswith(("src/", "cli/", "plugins/")) and path.endswith(".cc")]
-    command = [CLANG_TIDY, "-p", "build/dev", "--quiet", *sources]
-    done = subprocess.run(command, cwd=repo.ROOT, capture_output=True, text=True)
-    for path, number, what in re.findall(r"^(\S+?):(\d+):\d+: (?:warning|error): (.*)$", done.stdout, re.MULTILINE):
-        yield path.removeprefix(f"{repo.ROOT}/"), int(number), what
+    folders = ("src/", "bench/", "cli/", "plugins/")
+    sources = [path for path in files if path.startswith(folders) and path.endswith(".cc")]
+
+    def tidy(path: str) -> str:
+        command = [CLANG_TIDY, "-p", "build/dev", "--quiet", path]
+        return subprocess.run(command, cwd=repo.ROOT, capture_output=True, text=True).stdout
+
+    seen = set()  # a header is read again with every source that includes it
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for text in pool.map(tidy, sources):
+            for found in re.findall(r"^(\S+?):(\d+):\d+: (?:warning|error): (.*)$", text, re.MULTILINE):
+                if found not in seen:
+                    seen.add(found)
+                    yield found[0].removeprefix(f"{repo.ROOT}/"), int(found[1]), found[2]
 
 
 CHECKS = (check_layers, check_stages, check_headers, check_text, lint_docs.check_docs, check_format)
