@@ -20,7 +20,10 @@ std::byte* Workspace::grow(Buffer& buffer, int64_t bytes) {
     // at 10 % density in two runs, docs/kernel/cpu-attend.md). Where the kernel declines, the memory works as before.
     constexpr size_t kHugePage = size_t{2} << 20;
     const bool huge = rounded >= 2 * kHugePage;
-    buffer.data.reset(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : 64, rounded)));
+    // Not aligned_alloc: its size must be a multiple of the alignment.
+    void* data = nullptr;
+    if (posix_memalign(&data, huge ? kHugePage : size_t{kScratchAlign}, rounded) == 0)
+      buffer.data.reset(static_cast<std::byte*>(data));
     if (huge && buffer.data) madvise(buffer.data.get(), rounded, MADV_HUGEPAGE);
     buffer.bytes = buffer.data ? static_cast<int64_t>(rounded) : 0;
   }

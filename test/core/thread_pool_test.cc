@@ -116,6 +116,9 @@ TEST(Exec, WorkspaceIsAlignedAndGrows) {
   ASSERT_TRUE(w.reserve_threads(3, 100));
   EXPECT_EQ(w.bytes(), 1024 + 3 * 128);
   EXPECT_NE(w.thread(0), w.thread(2));
+  constexpr int64_t kHugePage = 2 << 20;  // from two of them on, memory begins with one
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(w.shared(2 * kHugePage + 1)) % kHugePage, 0u);
+  EXPECT_EQ(w.bytes(), 2 * kHugePage + 64 + 3 * 128);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process instead
   EXPECT_FALSE(w.reserve_threads(1, int64_t{1} << 62));
 #endif
