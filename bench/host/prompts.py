@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the plug-in ever slower than stock llama.cpp? Short prompts and decoding of a real model, in turns.
+
+One process holds three contexts of one model: stock with flash attention on and off, and one made after the plug-in
+was loaded. They take the same prompt in turns, and then decode token by token in turns, so that whatever else the
+machine does hits all three. Per prompt length: tokens per second of the fastest run of each, and the speed-up of a
+preset over the better of stock's modes, from the fastest runs and from the lower quartiles.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import demo_llama  # noqa: E402
+import demo_run  # noqa: E402
+import results  # noqa: E402
+
+DEFAULT_PLUGIN = ROOT / "build" / "release" / "lib" / "libggml-routerelay.so"
+KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS")  # of the caller's variables
+STOCK = ("stock", "stock_flash_off")
+
+
+def take_prompt(session, tokens):
+    session.clear()
+    step = demo_run.UBATCH
+    return sum(demo_run.timed_decode(session, tokens[begin:begin + step], begin)
+               for begin in range(0, len(tokens), step))
+
+
+def quantile(values, share):
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+def summary(seconds, preset, tokens):
+    """What the runs of a preset and of stock's two modes say."""
+    def over(share):
+        return min(quantile(seconds[name], share) for name in STOCK) / quantile(seconds[preset], share)
+    return {"tokens_per_second": {name: tokens / min(runs) for name, runs in seconds.items()},
+            "speedup": over(0), "quartile_speedup": over(0.25), "runs": len(seconds[preset])}
+
+
+def in_turns(sessions, runs, run):
+    """`run(session, i)` for every session, `runs` times, each time beginning with another one."""
+    names = list(sessions)
+    seconds = {name: [] for name in names}
+    for i in range(runs):
+        for k in range(len(names)):
+            name = names[(i + k) % len(names)]
+            seconds[name].append(run(sessions[name], i))
+    return seconds
+
+
+def child(args):
+    """One preset, in a process of its own: the plug-in reads its variables once."""
+    preset = os.environ["ROUTERELAY_PRESET"]
+    host = demo_llama.Host()
+    model = host.load_model(demo_llama.model_file())
+    longest = max(args.prompts) + args.decode
+    tokens = demo_run.prompt_tokens(model, longest)
+    make = lambda flash: model.context(longest, args.threads, flash, demo_run.UBATCH)
+    sessions = {"stock": make(demo_llama.FLASH_ON), "stock_flash_off": make(demo_llama.FLASH_OFF)}
+    if not host.load_plugin(args.plugin):
+        raise demo_llama.HostError(f"llama.cpp did not take {args.plugin}")
+    sessions[preset] = make(demo_llama.FLASH_ON)  # contexts take the devices that exist when they are made
+    for session in sessions.values():
+        session.decode(tokens[:demo_run.WARM_UP_TOKENS], 0)
+    for n in args.prompts:
+        once = max(in_turns(sessions, 1, lambda session, _: take_prompt(session, tokens[:n])).values())[0]
+        runs = max(3, round(args.seconds / (3 * once)))
+        seconds = in_turns(sessions, runs, lambda session, _: take_prompt(session, tokens[:n]))
+        print(json.dumps({"what": "prompt", "tokens": n, **summary(seconds, preset, n)}), flush=True)
+        seconds = in_turns(sessions, args.decode, lambda session, i: demo_run.timed_decode(
+            session, tokens[n + i:n + i + 1], n + i, (0,)))
+        print(json.dumps({"what": "decode", "tokens": n, **summary(seconds, preset, 1)}), flush=True)
+    for session in sessions.values():
+        session.close()
+    print(json.dumps({"ggml": host.version}))
+
+
+def run_preset(preset, args):
+    command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
+               "--decode", str(args.decode), "--seconds", str(args.seconds),
+               "--prompts", ",".join(map(str, args.prompts))]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
+    environment |= {name: os.environ[name] for name in KEPT if name in os.environ} | {"ROUTERELAY_PRESET": preset}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"bench prompts: {preset} failed\n{done.stderr.strip()}")
+    *rows, last = map(json.loads, done.stdout.splitlines())
+    return rows, last["ggml"]
+
+
+def records_of(preset, row):
+    shared = {"what": row["what"], "tokens": row["tokens"]}
+    out = [results.record("tokens_per_second", value, "tokens/s", preset=name, beside=preset, **shared)
+           for name, value in row["tokens_per_second"].items()]
+    return out + [results.record(name, row[name], "x", preset=preset, runs=row["runs"], **shared)
+                  for name in ("speedup", "quartile_speedup")]
+
+
+def cells_of(preset, row):
+    speeds = [f"{row['tokens_per_second'][name]:.1f}" for name in (*STOCK, preset)]
+    what = f"{row['tokens']} tokens" if row["what"] == "prompt" else f"decode after {row['tokens']}"
+    return [preset, what, *speeds, f"{row['speedup']:.3f}", f"{row['quartile_speedup']:.3f}", str(row["runs"])]
+
+
+def run(args):
+    records, rows, ggml = [], [], ""
+    for preset in args.presets:
+        found, ggml = run_preset(preset, args)
+        for row in found:
+            records += records_of(preset, row)
+            rows.append(cells_of(preset, row))
+    where = results.machine(args.threads, os.environ.get("ROUTERELAY_ISA"), ggml)
+    if args.json:
+        results.print_json("bench prompts", "", where, records)
+    else:
+        results.print_plain(f"SmolLM2-135M from depth 0, llama.cpp with ggml {ggml}, {args.threads} threads on "
+                            f"{where['cpu']}; tokens per second",
+                            ["preset", "what", "fa on", "fa off", "plug-in", "speed-up", "quartile", "runs"], rows)
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(prog="./dev bench prompts", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", type=lambda text: text.split(","), default=["exact", "balanced"])
+    parser.add_argument("--prompts", type=lambda text: [int(n) for n in text.split(",")],
+                        default=[128, 512, 1024, 2048], help="lengths; default: 128,512,1024,2048")
+    parser.add_argument("--decode", type=int, default=64, help="tokens decoded after each length")
+    parser.add_argument("--seconds", type=float, default=30, help="about so long per preset and length")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if min(args.prompts) < 1 or args.decode < 1 or args.threads < 1:
+        parser.error("--prompts, --decode and --threads are at least 1")
+    return args
+
+
+if __name__ == "__main__":
+    arguments = parse_args()
+    try:
+        (child if arguments.child else run)(arguments)
+    except demo_llama.HostError as error:
+        sys.exit(f"bench prompts: {error}")
