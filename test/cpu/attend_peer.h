@@ -17,9 +17,16 @@ namespace routerelay {
 struct Peer {
   const support::Problem& p;
   const Routes& routes;
-  bool bf16;
+  support::Products products;
 
-  float round(float x) const { return bf16 ? bf16_to_f32(f32_to_bf16(x)) : x; }
+  static float to_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }
+  // Queries, keys and values.
+  float round(float x) const {
+    if (products == support::Products::kF32) return x;
+    const float high = to_bf16(x);
+    return products == support::Products::kBF16Pairs && std::isfinite(high) ? high + to_bf16(x - high) : high;
+  }
+  float round_weight(float x) const { return products == support::Products::kF32 ? x : to_bf16(x); }
 
   // Largest error of out and lse_log2 over one query of one head, whose row is `row`.
   void compare(const Sequence& s, int64_t row, int64_t i, int64_t head, const support::Exact& exact,
@@ -34,14 +41,14 @@ struct Peer {
     for (const int64_t key : keys) {
       float dot = 0;
       for (int64_t c = 0; c < exact.head_dim; ++c)
-        dot += round(p.q.get(token, head, c) * factor) * round(p.k.get(key, kv_head, c));
-      weight.push_back(dot);
-      top = std::max(top, dot);
+        dot += round(p.q.get(token, head, c)) * round(p.k.get(key, kv_head, c));
+      weight.push_back(dot * factor);
+      top = std::max(top, dot * factor);
     }
     for (float& w : weight) {
       w = std::exp2(w - top);
       total += w;
-      w = round(w);
+      w = round_weight(w);
     }
     if (keys.empty()) return;
     for (int64_t c = 0; c < exact.head_dim; ++c) {
@@ -61,8 +68,7 @@ struct Peer {
 
 inline support::Tolerance peer_tolerance(const support::Problem& p, const Routes& routes,
                                          const support::Exact& exact, Isa isa) {
-  const Isa kernel = cpu::isa_for(isa, p.k.view.dtype);
-  const Peer peer{p, routes, kernel == Isa::kAvx512Bf16 || kernel == Isa::kAmxBf16};
+  const Peer peer{p, routes, support::products_of(isa, p.k.view.dtype)};
   support::Tolerance worst;
   int64_t row = 0;
   for (const Sequence& s : p.sequences)
@@ -73,10 +79,13 @@ inline support::Tolerance peer_tolerance(const support::Problem& p, const Routes
   for (const double x : exact.out) largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   for (const double x : exact.lse_log2)
     largest_lse = std::isfinite(x) ? std::max(largest_lse, std::fabs(x)) : largest_lse;
-  // Half a unit in the last place of the output's dtype, and four of f32's, which our own exp2 may be off.
+  // Half a unit in the last place of the output's dtype, and what our own exp2 may be off: four of f32's, or, where
+  // weights are bf16 anyway, 3.3e-6 of a sum (kExp2Degree4).
+  const double exp2_lse = peer.products == support::Products::kF32 ? 0 : 3.3e-6 * std::numbers::log2e;
   const DType out = p.out.view.dtype;
   const double unit = out == DType::kBF16 ? 0x1p-8 : out == DType::kF16 ? 0x1p-11 : 0x1p-24;
-  return {2 * worst.out + largest * (unit + 0x1p-21), 2 * worst.lse_log2 + (1 + largest_lse) * 0x1p-21};
+  return {2 * worst.out + largest * (unit + 0x1p-21),
+          2 * worst.lse_log2 + (1 + largest_lse) * 0x1p-21 + 2 * exp2_lse};
 }
 
 }  // namespace routerelay

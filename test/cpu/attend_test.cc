@@ -331,7 +331,8 @@ TEST_P(AttendTest, WorkspaceIsBounded) {
     const Routes routes = full_routes();
     RR_ASSERT_OK(cpu::attend(p.attend_args(routes), exec.exec));
     const cpu::PlanArgs plan_args{.rows = p.rows,
-                                  .isa = cpu::isa_for(GetParam(), DType::kBF16),
+                                  .isa = GetParam(),
+                                  .kv_dtype = DType::kBF16,
                                   .head_dim = 64,
                                   .q_heads = 8,
                                   .kv_heads = 8,
@@ -350,9 +351,11 @@ TEST(AttendPlan, UnknownHeadDimNamesTheLegalOnes) {
       "src/cpu/attend/configs.def");
 }
 
-TEST(AttendPlan, KeysInF32KeepF32Arithmetic) {
+TEST(AttendPlan, KeysKeepTheirBits) {
   EXPECT_EQ(cpu::isa_for(Isa::kAmxBf16, DType::kF32), Isa::kAvx512);
   EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kF32), Isa::kAvx512);
+  EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kF16), Isa::kAvx512);
+  EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kBF16), Isa::kAvx512Bf16);
   EXPECT_EQ(cpu::isa_for(Isa::kAmxBf16, DType::kF16), Isa::kAmxBf16);
   EXPECT_EQ(cpu::isa_for(Isa::kAvx2, DType::kF32), Isa::kAvx2);
 }

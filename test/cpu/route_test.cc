@@ -188,8 +188,9 @@ struct SteppingTile : cpu::TileScalar {
     TileScalar::pack_rows(q, dtype, token_stride, M, D, factor, out);
     std::fill(out + M * D, out + cpu::round_up(M, kRowStep) * D, 0.0f);
   }
-  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch) {
-    TileScalar::scores(rows, static_cast<int>(cpu::round_up(M, kRowStep)), panel, D, s, s_pitch);
+  static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
+                     cpu::Ahead* ahead = nullptr) {
+    TileScalar::scores(rows, static_cast<int>(cpu::round_up(M, kRowStep)), panel, D, s, s_pitch, ahead);
   }
 };
 

@@ -24,8 +24,7 @@ struct Backend {
   // What it multiplies keys of `kv_dtype` in.
   Products products(DType kv_dtype) const {
     if (stages == &reference::stages()) return Products::kF64;
-    const bool bf16 = isa == Isa::kAvx512Bf16 || isa == Isa::kAmxBf16;
-    return bf16 && kv_dtype != DType::kF32 ? Products::kBF16 : Products::kF32;
+    return products_of(isa, kv_dtype);
   }
   Tolerance tolerance(const Problem& p) const {
     return tolerance_of(p.out.view.dtype, products(p.k.view.dtype));

@@ -34,8 +34,9 @@ struct RowJob {
   int64_t q_stride = 0;  // elements between tokens
   int64_t q_head_stride = 0;
   int q_count = 0;
-  int n_heads = 1;   // q_count * n_heads <= kMaxItemRows
-  float factor = 0;  // scale * log2(e)
+  int n_heads = 1;  // q_count * n_heads <= kMaxItemRows
+  float factor =
+      0;  // scale * log2(e), above 0; on the scores, so that rounding the queries loses nothing more
 
   const std::byte* keys = nullptr;  // packed panels of the sequence's KV head
   const std::byte* values = nullptr;
@@ -70,6 +71,6 @@ const Kernel* find_scalar(int64_t head_dim);
 const Kernel* find_avx2(int64_t head_dim);
 const Kernel* find_avx512(int64_t head_dim);
 const Kernel* find_avx512bf16(int64_t head_dim);
-const Kernel* find_amx(int64_t head_dim);
+const Kernel* find_amx(int64_t head_dim, DType kv_dtype);
 
 }  // namespace routerelay::cpu

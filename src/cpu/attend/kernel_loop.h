@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The attend loop, once for every ISA: for each visited panel of 64 keys, scores -> mask -> online softmax ->
-// accumulate, 64 rows at a time. Included by kernel_<isa>.cc only; anonymous for the reason that tile.h gives.
+// accumulate, few rows at a time. Included by kernel_<isa>.cc only; anonymous for the reason that tile.h gives.
 #pragma once
 
 #include <cstring>
@@ -10,9 +10,6 @@
 
 namespace routerelay::cpu {
 namespace {
-
-// Rows per step: the scores and p of 64 rows are 16 KiB each and stay in L1 between the three passes over them.
-constexpr int kStep = 64;
 
 // One work item's buffers, carved out of the thread's scratch.
 template <TileOps Tile, int D>
@@ -24,12 +21,12 @@ struct Scratch {
 
   alignas(64) Elem rows[kPadded * Tile::pitch(D)];
   alignas(64) float acc[kPadded * D];
-  alignas(64) float s[kStep * kPanel];
-  alignas(64) Elem p[kStep * kPanel];
+  alignas(64) float s[Tile::kRowsAtOnce * kPanel];
+  alignas(64) Elem p[Tile::kRowsAtOnce * kPanel];
   alignas(64) float max[kRows];
   alignas(64) float sum[kRows * Tile::kLanes];
   // The careful path's copies: a value panel with hidden keys cleared, and one row in a group of kRowStep.
-  alignas(64) Elem values[kPanel * D];
+  alignas(64) Elem values[Tile::value_size(D)];
   alignas(64) Elem one_p[Tile::kRowStep * kPanel];
   alignas(64) float one_acc[Tile::kRowStep * D];
 };
@@ -75,27 +72,28 @@ template <TileOps Tile, int D>
 void attend_panel(const RowJob& job, int64_t panel, int64_t next, bool masked, Scratch<Tile, D>& t) {
   using Elem = typename Tile::Elem;
   constexpr int64_t kKeyBytes = kPanel * Tile::pitch(D) * sizeof(Elem),
-                    kValueBytes = kPanel * D * sizeof(Elem);
+                    kValueBytes = Tile::value_size(D) * sizeof(Elem);
   const int64_t first = panel * kPanel;
   const Elem* keys = reinterpret_cast<const Elem*>(job.keys) + panel * kPanel * Tile::pitch(D);
-  const Elem* values = reinterpret_cast<const Elem*>(job.values) + panel * kPanel * D;
-  Ahead next_keys, next_values;
-  if (next != panel) {
-    next_keys = {job.keys + next * kKeyBytes, kKeyBytes / 64};
-    next_values = {job.values + next * kValueBytes, kValueBytes / 64};
-  }
+  const Elem* values = reinterpret_cast<const Elem*>(job.values) + panel * Tile::value_size(D);
   const int n_rows = job.q_count * job.n_heads;
-  for (int r = 0; r < n_rows; r += kStep) {
-    const int n = n_rows - r < kStep ? n_rows - r : kStep;
-    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel, next_keys);
-    next_keys = {};
+  Ahead ahead;
+  if (next != panel) {
+    constexpr int kLines = (kKeyBytes + kValueBytes) / 64,
+                  kMost = 16;  // of a row: as many as can be under way
+    const int per_row = (kLines + n_rows - 1) / n_rows;
+    ahead = {job.keys + next * kKeyBytes, kKeyBytes / 64, job.values + next * kValueBytes, kValueBytes / 64,
+             per_row < kMost ? per_row : kMost};
+  }
+  for (int r = 0; r < n_rows; r += Tile::kRowsAtOnce) {
+    const int n = n_rows - r < Tile::kRowsAtOnce ? n_rows - r : Tile::kRowsAtOnce;
+    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel, &ahead);
     if (masked) mask(job, first, r, n, t.s);
-    Tile::softmax(t.s, n, t.p, t.max + r, t.sum + r * Tile::kLanes, t.acc + r * D, D);
+    Tile::softmax(t.s, n, job.factor, t.p, t.max + r, t.sum + r * Tile::kLanes, t.acc + r * D, D, &ahead);
     if (masked && !job.finite[panel])
       accumulate_carefully<Tile, D>(job, first, r, n, values, t);
     else
-      Tile::accumulate(t.p, n, values, D, t.acc + r * D, next_values);
-    next_values = {};
+      Tile::accumulate(t.p, n, values, D, t.acc + r * D, &ahead);
   }
 }
 
@@ -105,7 +103,7 @@ void attend_row(const RowJob& job, std::byte* scratch) {
   const int n_rows = job.q_count * job.n_heads;
   for (int h = 0; h < job.n_heads; ++h)
     Tile::pack_rows(job.q + h * job.q_head_stride * dtype_bytes(job.q_dtype), job.q_dtype, job.q_stride,
-                    job.q_count, D, job.factor, t.rows + h * job.q_count * Tile::pitch(D));
+                    job.q_count, D, 1.0f, t.rows + h * job.q_count * Tile::pitch(D));
   std::memset(t.acc, 0, static_cast<size_t>(n_rows * D) * sizeof(float));
   std::memset(t.sum, 0, static_cast<size_t>(n_rows * Tile::kLanes) * sizeof(float));
   for (int r = 0; r < n_rows; ++r) t.max[r] = -__builtin_inff();
@@ -147,7 +145,7 @@ void pack_panel(const PackJob& job) {
 template <TileOps Tile, int D>
 constexpr Kernel kKernel = {
     .key_bytes = kPanel* Tile::pitch(D) * static_cast<int64_t>(sizeof(typename Tile::Elem)),
-    .value_bytes = kPanel* D* static_cast<int64_t>(sizeof(typename Tile::Elem)),
+    .value_bytes = Tile::value_size(D) * static_cast<int64_t>(sizeof(typename Tile::Elem)),
     .scratch_bytes = sizeof(Scratch<Tile, D>),
     .pack = pack_panel<Tile, D>,
     .attend = attend_row<Tile, D>};

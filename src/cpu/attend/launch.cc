@@ -174,7 +174,8 @@ class Launch {
 
 Status run(const AttendArgs& args, Exec& exec) {
   const Plan plan = choose({.rows = args.rows,
-                            .isa = isa_for(exec.isa, args.k.dtype),
+                            .isa = exec.isa,
+                            .kv_dtype = args.k.dtype,
                             .head_dim = args.q.head_dim,
                             .q_heads = args.q.heads,
                             .kv_heads = args.k.heads,
@@ -192,7 +193,7 @@ Status run(const AttendArgs& args, Exec& exec) {
 }  // namespace
 
 Status attend(const AttendArgs& args, Exec& exec) {
-  RR_TRY(supports(isa_for(exec.isa, args.k.dtype), args.q.head_dim));
+  RR_TRY(supports(exec.isa, args.q.head_dim));
   try {
     return run(args, exec);
   } catch (const std::bad_alloc&) {

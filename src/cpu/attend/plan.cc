@@ -12,8 +12,8 @@
 namespace routerelay::cpu {
 namespace {
 
-const Kernel* find(Isa isa, int64_t head_dim) {
-  switch (isa) {
+const Kernel* find(Isa isa, DType kv_dtype, int64_t head_dim) {
+  switch (isa_for(isa, kv_dtype)) {
     case Isa::kScalar:
       return find_scalar(head_dim);
     case Isa::kAvx2:
@@ -23,7 +23,7 @@ const Kernel* find(Isa isa, int64_t head_dim) {
     case Isa::kAvx512Bf16:
       return find_avx512bf16(head_dim);
     case Isa::kAmxBf16:
-      return find_amx(head_dim);
+      return find_amx(head_dim, kv_dtype);
   }
   return nullptr;
 }
@@ -86,12 +86,13 @@ int64_t Plan::shared_bytes() const {
 }
 
 Isa isa_for(Isa isa, DType kv_dtype) {
+  const bool kept = kv_dtype == DType::kBF16 || (isa == Isa::kAmxBf16 && kv_dtype == DType::kF16);
   const bool bf16_tile = isa == Isa::kAvx512Bf16 || isa == Isa::kAmxBf16;
-  return bf16_tile && kv_dtype == DType::kF32 ? Isa::kAvx512 : isa;
+  return bf16_tile && !kept ? Isa::kAvx512 : isa;
 }
 
 Status supports(Isa isa, int64_t head_dim) {
-  if (find(isa, head_dim) != nullptr) return {};
+  if (find(isa, DType::kBF16, head_dim) != nullptr) return {};
   std::vector<int> legal;
 #define RR_ATTEND(name, D) \
   if (Isa::name == isa) legal.push_back(D);
@@ -105,7 +106,7 @@ Status supports(Isa isa, int64_t head_dim) {
 
 Plan choose(const PlanArgs& args) {
   Plan plan;
-  plan.kernel = find(args.isa, args.head_dim);
+  plan.kernel = find(args.isa, args.kv_dtype, args.head_dim);
   RR_ASSERT(plan.kernel != nullptr && args.threads >= 1 && args.q_heads % args.kv_heads == 0);
   plan.units = units_of(args);
   batch_units(args.threads, plan);

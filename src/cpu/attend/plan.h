@@ -39,15 +39,15 @@ struct Plan {
 struct PlanArgs {
   const Rows& rows;
   Isa isa = Isa::kScalar;
+  DType kv_dtype = DType::kF32;
   int64_t head_dim = 0;
   int64_t q_heads = 1;
   int64_t kv_heads = 1;
   int threads = 1;
 };
 
-// The ISA whose kernel runs: keys and values in f32 keep f32 arithmetic, because bf16 tiles would drop 16 of their 24
-// bits behind the caller's back. 16-bit ones go to the bf16 tiles: f16 loses 3 of its 11 bits there
-// (docs/kernel/cpu-attend.md has the errors).
+// The ISA whose kernel runs. Keys and values keep their bits: f32 has f32 arithmetic on every ISA, f16 too unless AMX,
+// where a product costs little, multiplies it in two parts of bf16 (docs/decision/2026-11-29-f16-precision.md).
 Isa isa_for(Isa isa, DType kv_dtype);
 // kUnsupported names head_dim, its value and what the ISA has.
 Status supports(Isa isa, int64_t head_dim);

@@ -23,29 +23,39 @@ constexpr int64_t round_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
-// Memory to fetch into L2 while a tile computes, a line per step: the panel that the loop reads next. When a route
-// jumps no hardware stream can guess it, and one burst of prefetches would stall on the fill buffers instead.
+// Memory to fetch into L2 while a tile computes, a line per step: the panel that the loop reads next, its keys, then its
+// values. When a route jumps no hardware stream can guess it, and one burst of prefetches would stall on the fill
+// buffers instead.
 struct Ahead {
   const std::byte* next = nullptr;
   int64_t lines = 0;
+  const std::byte* then = nullptr;
+  int64_t then_lines = 0;
+  int per_row = 0;  // lines that each query row takes if the rows share them evenly
 
-  // The first of n lines for one call, or null when all are on their way; n counts the call's steps.
-  const std::byte* take(int64_t n) {
-    if (lines <= 0) return nullptr;
-    const std::byte* first = next;
-    next += n * 64;
-    lines -= n;
+  // The first of n lines for one call, or null when all are on their way or none are wanted.
+  static const std::byte* take(Ahead* ahead, int64_t n) {
+    if (ahead == nullptr) return nullptr;
+    if (ahead->lines <= 0) {
+      ahead->next = ahead->then;
+      ahead->lines = ahead->then_lines;
+      ahead->then_lines = 0;
+    }
+    if (ahead->lines <= 0) return nullptr;
+    const std::byte* first = ahead->next;
+    ahead->next += n * 64;
+    ahead->lines -= n;
     return first;
   }
 };
 
 // Layouts (D = head_dim or any multiple of 16; R = M rounded up to kRowStep: what rows, s, p and acc must
 // hold):
-//   rows    [M][pitch(D)] Elem                     queries, already times scale * log2(e)
+//   rows    [M][pitch(D)] Elem                     queries, times what pack_rows was told
 //   keys    [D][64] f32  or  [pitch(D) / 2][64][2] bf16    one panel, transposed; missing keys are zero
-//   values  [64][D] f32  or  [32][D][2] bf16       one panel; missing keys are zero
-//   s       [R][s_pitch] f32, 64 used per panel    scores in the log2 domain
-//   p       [R][64] Elem                           exp2(s - max)
+//   values  [64][D] f32  or  [32][D][2] bf16       one panel, value_size(D) elements; missing keys are zero
+//   s       [R][s_pitch] f32, 64 used per panel    products of rows and keys
+//   p       [R][64] Elem                           exp2(s * factor - max)
 //   acc     [R][D] f32                             sum of p * v
 //   max [M] f32, sum [M][kLanes] f32               online softmax state; sum over the lanes is the
 //   denominator
@@ -53,12 +63,15 @@ struct Ahead {
 template <class T>
 concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int n, float factor,
                            typename T::Elem* e, const typename T::Elem* ce, float* f, const float* cf,
-                           std::byte* out) {
+                           std::byte* out, Ahead* ahead) {
   typename T::Session;  // make one before scores or accumulate, on the stack of the work item: AMX's tile
                         // setup
   { T::kRowStep } -> std::convertible_to<int>;
+  // Rows that attend takes through scores, softmax and accumulate before the next ones.
+  { T::kRowsAtOnce } -> std::convertible_to<int>;
   { T::kLanes } -> std::convertible_to<int>;
   { T::pitch(n) } -> std::same_as<int>;
+  { T::value_size(n) } -> std::same_as<int>;
   // n <= 64 tokens of D elements each, token_stride elements apart, as (source, dtype, token_stride, n, D,
   // out).
   { T::pack_keys(x, dtype, stride, n, n, e) } -> std::same_as<void>;
@@ -69,12 +82,13 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
   // n query rows, multiplied by factor in f32 before any rounding: (source, dtype, token_stride, n, D,
   // factor, out).
   { T::pack_rows(x, dtype, stride, n, n, factor, e) } -> std::same_as<void>;
-  // s = rows * keys: (rows, M, panel, D, s, s_pitch); a last argument Ahead is optional here and below.
-  { T::scores(ce, n, ce, n, f, stride) } -> std::same_as<void>;
-  // acc += p * values: (p, M, panel, D, acc).
-  { T::accumulate(ce, n, ce, n, f) } -> std::same_as<void>;
-  // One online-softmax step over s [M][64]: (s, M, p, max, sum, acc, D). -inf gives exactly 0, NaN stays NaN.
-  { T::softmax(cf, n, e, f, f, f, n) } -> std::same_as<void>;
+  // s = rows * keys: (rows, M, panel, D, s, s_pitch, ahead = null).
+  { T::scores(ce, n, ce, n, f, stride, ahead) } -> std::same_as<void>;
+  // acc += p * values: (p, M, panel, D, acc, ahead = null).
+  { T::accumulate(ce, n, ce, n, f, ahead) } -> std::same_as<void>;
+  // One online-softmax step over s [M][64]: (s, M, factor > 0, p, max, sum, acc, D, ahead = null), max of s * factor.
+  // -inf gives exactly 0, NaN stays NaN.
+  { T::softmax(cf, n, factor, e, f, f, f, n, ahead) } -> std::same_as<void>;
   // out = acc / sum as dtype, lse = max + log2(sum); a row without keys gives 0 and -inf:
   // (acc, max, sum, D, out, dtype, lse or null), one row.
   { T::finish(cf, factor, cf, n, out, dtype, f) } -> std::same_as<void>;

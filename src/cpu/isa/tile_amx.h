@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bf16 tile of AMX: 2 x 2 blocks of 16 x 16 results in tiles 0 to 3, two tiles of rows (4, 5), two of the panel
-// (6, 7). Each loaded tile is used twice, so that 4 loads of 8 cycles hide behind 4 products of 16.
+// The bf16 tiles of AMX: 16 rows x 64 columns of results in tiles 0 to 3, rows in tiles from 4, the panel in the rest.
 #pragma once
+
+#include <utility>
 
 #include "cpu/isa/amx.h"
 #include "cpu/isa/tile_bf16.h"
@@ -9,82 +10,88 @@
 namespace routerelay::cpu {
 namespace {
 
-struct TileAmx : Bf16Packing<16> {
+// One bf16 per element, or with kParts = 2 a high and a low one, which hold an f16 exactly and 16 bits of an f32: three
+// products per score and two per value make f16 caches as good as they are.
+template <int kParts>
+struct AmxTile : Bf16Packing<16, kParts> {
+  using Packing = Bf16Packing<16, kParts>;
   using Session = AmxSession;
+  using Packing::pitch;
+  // 16 rows of softmax keep AVX-512 between two bursts of products below some 500 cycles: after a longer stretch the
+  // next product was seen to wait for 800 (docs/kernel/cpu-attend.md).
+  static constexpr int kRowsAtOnce = 16;
 
   static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
-                     Ahead ahead = {}) {
-    for (int i = 0; i < M; i += 32)
-      for (int j = 0; j < kPanel; j += 32) {
-        const uint16_t* a = rows + i * pitch(D);
-        const uint16_t* b = panel + j * 2;
-        float* c = s + i * s_pitch + j;
-        if (M - i > 16)
-          multiply<2, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch, ahead);
-        else
-          multiply<1, 2, false>(a, pitch(D), b, kPanel, pitch(D) / 32, c, s_pitch, ahead);
-      }
+                     Ahead* = nullptr) {
+    const int64_t part = pitch(D) / kParts;
+    for (int i = 0; i < M; i += 16)
+      multiply<4, kParts, false>({rows + i * pitch(D), pitch(D), part}, {panel, kPanel, kPanel * part},
+                                 static_cast<int>(part / 32), s + i * s_pitch, s_pitch);
   }
 
   static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc,
-                         Ahead ahead = {}) {
-    for (int i = 0; i < M; i += 32)
-      for (int d = 0; d < D; d += 32) {
-        const uint16_t* a = p + i * kPanel;
-        const uint16_t* b = panel + d * 2;
-        float* c = acc + i * D + d;
-        const bool two_rows = M - i > 16, two_columns = D - d > 16;
-        if (two_rows && two_columns)
-          multiply<2, 2, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
-        else if (two_rows)
-          multiply<2, 1, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
-        else if (two_columns)
-          multiply<1, 2, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
+                         Ahead* = nullptr) {
+    for (int i = 0; i < M; i += 16)
+      for (int d = 0; d < D; d += 64) {
+        const auto columns = [&]<int C>() {
+          multiply<C, 1, true>({p + i * kPanel, kPanel, 0}, {panel + d * 2, D, kPanel * D}, kPanel / 32,
+                               acc + i * D + d, D);
+        };
+        if (D - d >= 64)
+          columns.template operator()<4>();
+        else if (D - d == 48)
+          columns.template operator()<3>();
+        else if (D - d == 32)
+          columns.template operator()<2>();
         else
-          multiply<1, 1, true>(a, kPanel, b, D, kPanel / 32, c, D, ahead);
+          columns.template operator()<1>();
       }
   }
 
  private:
-  // c [16 R][16 C] (+)= a [16 R][32 K] * b [16 K][.][2]. Pitches: a in bf16, b in pairs, c in f32. Result (r, c) lives
-  // in tile 2 r + c.
-  template <int R, int C, bool kAdd>
-  static void multiply(const uint16_t* a, int64_t a_pitch, const uint16_t* b, int64_t b_pitch, int K,
-                       float* c, int64_t c_pitch, Ahead& ahead) {
-    const int64_t a_stride = a_pitch * 2, b_stride = b_pitch * 4, c_stride = c_pitch * 4;
-    const auto results = [&](auto&& apply) {
-      apply.template operator()<0>(c);
-      if constexpr (C > 1) apply.template operator()<1>(c + 16);
-      if constexpr (R > 1) apply.template operator()<2>(c + 16 * c_pitch);
-      if constexpr (R > 1 && C > 1) apply.template operator()<3>(c + 16 * c_pitch + 16);
-    };
-    results([&]<int kTile>(float* at) {
+  // [16][pitch] bf16, and [16 K][pitch] pairs; the low part `part` elements behind the high one.
+  struct Operand {
+    const uint16_t* at;
+    int64_t pitch;
+    int64_t part;
+  };
+
+  template <int N, class Fn>
+  static void repeat(Fn fn) {
+    [&]<int... I>(std::integer_sequence<int, I...>) {
+      (fn.template operator()<I>(), ...);
+    }
+    (std::make_integer_sequence<int, N>{});
+  }
+
+  // c [16][16 C] (+)= a [16][32 K] * b [16 K][16 C][2], a in kRowParts parts. Low times low is below f32's last bit.
+  template <int C, int kRowParts, bool kAdd>
+  static void multiply(Operand a, Operand b, int K, float* c, int64_t c_pitch) {
+    const int64_t a_stride = a.pitch * 2, b_stride = b.pitch * 4, c_stride = c_pitch * 4;
+    repeat<C>([&]<int x>() {
       if constexpr (kAdd)
-        amx_load<kTile>(at, c_stride);
+        amx_load<x>(c + x * 16, c_stride);
       else
-        amx_zero<kTile>();
+        amx_zero<x>();
     });
     for (int k = 0; k < K; ++k) {
-      // 16 lines beside up to 64 cycles of products: about what a core gets from L3.
-      if (const std::byte* lines = ahead.take(16))
-        for (int i = 0; i < 16; ++i) _mm_prefetch(lines + i * 64, _MM_HINT_T1);
-      amx_load<6>(b + k * 16 * b_pitch * 2, b_stride);
-      amx_load<4>(a + k * 32, a_stride);
-      amx_dot<0, 4, 6>();
-      if constexpr (C > 1) {
-        amx_load<7>(b + (k * 16 * b_pitch + 16) * 2, b_stride);
-        amx_dot<1, 4, 7>();
-      }
-      if constexpr (R > 1) {
-        amx_load<5>(a + 16 * a_pitch + k * 32, a_stride);
-        amx_dot<2, 5, 6>();
-        if constexpr (C > 1) amx_dot<3, 5, 7>();
-      }
+      repeat<kRowParts>([&]<int i>() { amx_load<4 + i>(a.at + i * a.part + k * 32, a_stride); });
+      repeat<C>([&]<int x>() {
+        repeat<kParts>([&]<int j>() {
+          // The panel's tiles take turns, so that a load need not wait for the product before.
+          constexpr int kFree = 4 - kRowParts, kTile = 4 + kRowParts + (x * kParts + j) % kFree;
+          amx_load<kTile>(b.at + j * b.part + (k * 16 * b.pitch + x * 16) * 2, b_stride);
+          amx_dot<x, 4, kTile>();
+          if constexpr (kRowParts == 2 && j == 0) amx_dot<x, 5, kTile>();
+        });
+      });
     }
-    results([&]<int kTile>(float* at) { amx_store<kTile>(at, c_stride); });
+    repeat<C>([&]<int x>() { amx_store<x>(c + x * 16, c_stride); });
   }
 };
-static_assert(TileOps<TileAmx>);
+using TileAmx = AmxTile<1>;
+using TileAmxSplit = AmxTile<2>;
+static_assert(TileOps<TileAmx> && TileOps<TileAmxSplit>);
 
 }  // namespace
 }  // namespace routerelay::cpu

@@ -10,8 +10,10 @@ namespace {
 struct TileAvx2 {
   using Elem = float;
   static constexpr int kRowStep = 1;
+  static constexpr int kRowsAtOnce = 64;  // their scores and p are 16 KiB each
   static constexpr int kLanes = 8;
   static constexpr int pitch(int D) { return D; }
+  static constexpr int value_size(int D) { return kPanel * D; }
   struct Session {
     Session() {}
   };
@@ -62,39 +64,43 @@ struct TileAvx2 {
 
   // Columns outside, rows inside: 16 keys of a panel are 8 KiB at head_dim 128 and stay in L1 for all rows.
   static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
-                     Ahead ahead = {}) {
+                     Ahead* ahead = nullptr) {
     for (int j = 0; j < kPanel; j += kColumn)
       for (int i = 0; i < M; i += kRows)
         with_rows(M - i, [&]<int R>() {
           multiply<R, false>(rows + i * D, D, panel + j, kPanel, D, s + i * s_pitch + j, s_pitch,
-                             ahead.take(D));
+                             Ahead::take(ahead, D));
         });
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead ahead = {}) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc,
+                         Ahead* ahead = nullptr) {
     for (int d = 0; d < D; d += kColumn)
       for (int i = 0; i < M; i += kRows)
         with_rows(M - i, [&]<int R>() {
           multiply<R, true>(p + i * kPanel, kPanel, panel + d, D, kPanel, acc + i * D + d, D,
-                            ahead.take(kPanel));
+                            Ahead::take(ahead, kPanel));
         });
   }
 
-  static void softmax(const float* s, int M, float* p, float* max, float* sum, float* acc, int D) {
+  static void softmax(const float* s, int M, float factor, float* p, float* max, float* sum, float* acc,
+                      int D, Ahead* = nullptr) {
+    const float inverse = 1.0f / factor;
+    const __m256 scale = _mm256_set1_ps(factor);
     for (int i = 0; i < M; ++i) {
       const float* row = s + i * kPanel;
       __m256 top = _mm256_load_ps(row);
       // The second operand survives a NaN in the first: NaN never becomes the maximum.
       for (int j = 8; j < kPanel; j += 8) top = _mm256_max_ps(_mm256_load_ps(row + j), top);
-      const __m256 limit = _mm256_set1_ps(max[i] + kMaxSlack);
+      const __m256 limit = _mm256_set1_ps((max[i] + kMaxSlack) * inverse);
       if (_mm256_movemask_ps(_mm256_cmp_ps(top, limit, _CMP_GT_OQ)) != 0)
-        rescale(row, max + i, sum + i * kLanes, acc + i * D, D);
+        rescale(row, factor, max + i, sum + i * kLanes, acc + i * D, D);
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
       const __m256 shift = _mm256_set1_ps(max[i] == -__builtin_inff() ? 0.0f : max[i]);
       __m256 total = _mm256_load_ps(sum + i * kLanes);
 #pragma GCC unroll 8
       for (int j = 0; j < kPanel; j += 8) {
-        const __m256 y = exp2(_mm256_sub_ps(_mm256_load_ps(row + j), shift));
+        const __m256 y = exp2(_mm256_fmsub_ps(_mm256_load_ps(row + j), scale, shift));
         _mm256_store_ps(p + i * kPanel + j, y);
         total = _mm256_add_ps(total, y);
       }
@@ -181,11 +187,12 @@ struct TileAvx2 {
     }
   }
 
-  [[gnu::noinline]] static void rescale(const float* s, float* max, float* sum, float* acc, int D) {
-    const float top = row_max(s, kPanel);
-    const __m256 factor = exp2(_mm256_set1_ps(*max - top));
-    _mm256_store_ps(sum, _mm256_mul_ps(_mm256_load_ps(sum), factor));
-    for (int d = 0; d < D; d += 8) _mm256_store_ps(acc + d, _mm256_mul_ps(_mm256_load_ps(acc + d), factor));
+  [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
+                                        int D) {
+    const float top = row_max(s, kPanel) * factor;
+    const __m256 shrink = exp2(_mm256_set1_ps(*max - top));
+    _mm256_store_ps(sum, _mm256_mul_ps(_mm256_load_ps(sum), shrink));
+    for (int d = 0; d < D; d += 8) _mm256_store_ps(acc + d, _mm256_mul_ps(_mm256_load_ps(acc + d), shrink));
     *max = top;
   }
 };

@@ -10,8 +10,10 @@ namespace {
 struct TileAvx512 {
   using Elem = float;
   static constexpr int kRowStep = 1;
+  static constexpr int kRowsAtOnce = 64;  // their scores and p are 16 KiB each
   static constexpr int kLanes = SoftmaxRow512::kLanes;
   static constexpr int pitch(int D) { return D; }
+  static constexpr int value_size(int D) { return kPanel * D; }
   struct Session {
     Session() {}
   };
@@ -61,10 +63,10 @@ struct TileAvx512 {
   }
 
   static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
-                     Ahead ahead = {}) {
+                     Ahead* ahead = nullptr) {
     for (int i = 0; i < M; i += kRows)
       with_rows(M - i, [&]<int R>() {
-        const std::byte* lines = ahead.take(D);
+        const std::byte* lines = Ahead::take(ahead, D);
         if (lines != nullptr)
           score_rows<R, true>(rows + i * D, panel, D, s + i * s_pitch, s_pitch, lines);
         else
@@ -72,14 +74,15 @@ struct TileAvx512 {
       });
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead ahead = {}) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc,
+                         Ahead* ahead = nullptr) {
     for (int d = 0; d < D;) {
       // 80 and 96 split 48 + 32 and 48 + 48: a column of one vector would wait on its loads.
       const int vectors = (D - d) / 16;
       const auto columns = [&]<int V>() {
         for (int i = 0; i < M; i += kRows)
           with_rows(M - i, [&]<int R>() {
-            const std::byte* lines = ahead.take(kPanel);
+            const std::byte* lines = Ahead::take(ahead, kPanel);
             if (lines != nullptr)
               accumulate_rows<R, V, true>(p + i * kPanel, panel + d, D, acc + i * D + d, lines);
             else
@@ -98,19 +101,22 @@ struct TileAvx512 {
     }
   }
 
-  static void softmax(const float* s, int M, float* p, float* max, float* sum, float* acc, int D) {
+  static void softmax(const float* s, int M, float factor, float* p, float* max, float* sum, float* acc,
+                      int D, Ahead* = nullptr) {
+    const float inverse = 1.0f / factor;
+    const __m512 scale = _mm512_set1_ps(factor);
     for (int i = 0; i < M; ++i) {
       const float* row = s + i * kPanel;
       const __m512 x[4] = {_mm512_load_ps(row), _mm512_load_ps(row + 16), _mm512_load_ps(row + 32),
                            _mm512_load_ps(row + 48)};
-      if (SoftmaxRow512::moves(x, max[i]))
-        SoftmaxRow512::rescale(row, max + i, sum + i * kLanes, acc + i * D, D);
+      if (SoftmaxRow512::passes(x, (max[i] + kMaxSlack) * inverse))
+        SoftmaxRow512::rescale(row, factor, max + i, sum + i * kLanes, acc + i * D, D);
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
       const __m512 shift = _mm512_set1_ps(max[i] == -__builtin_inff() ? 0.0f : max[i]);
       __m512 total = _mm512_load_ps(sum + i * kLanes);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        const __m512 y = exp2<5>(_mm512_sub_ps(x[j], shift));
+        const __m512 y = exp2<5>(_mm512_fmsub_ps(x[j], scale, shift));
         _mm512_store_ps(p + i * kPanel + j * 16, y);
         total = _mm512_add_ps(total, y);
       }

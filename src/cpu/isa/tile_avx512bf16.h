@@ -8,28 +8,29 @@
 namespace routerelay::cpu {
 namespace {
 
-struct TileAvx512Bf16 : Bf16Packing<1> {
+struct TileAvx512Bf16 : Bf16Packing<1, 1> {
+  static constexpr int kRowsAtOnce = 64;  // their scores are 16 KiB, their p 8 KiB
   struct Session {
     Session() {}
   };
 
   static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
-                     Ahead ahead = {}) {
+                     Ahead* ahead = nullptr) {
     for (int i = 0; i < M; i += kRows)
       with_rows(M - i, [&]<int R>() {
         multiply<R, 4, false>(rows + i * pitch(D), pitch(D), panel, kPanel, D / 2, s + i * s_pitch, s_pitch,
-                              ahead.take(D / 2));
+                              Ahead::take(ahead, D / 2));
       });
   }
 
   static void accumulate(const uint16_t* p, int M, const uint16_t* panel, int D, float* acc,
-                         Ahead ahead = {}) {
+                         Ahead* ahead = nullptr) {
     for (int d = 0; d < D;) {
       const auto columns = [&]<int V>() {
         for (int i = 0; i < M; i += kRows)
           with_rows(M - i, [&]<int R>() {
             multiply<R, V, true>(p + i * kPanel, kPanel, panel + d * 2, D, kPanel / 2, acc + i * D + d, D,
-                                 ahead.take(kPanel / 2));
+                                 Ahead::take(ahead, kPanel / 2));
           });
         d += V * 16;
       };

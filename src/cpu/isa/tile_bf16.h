@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two bf16 tiles share: packing into pairs (VNNI), the softmax whose p is bf16, and the row ends.
+// What the bf16 tiles share: packing into pairs (VNNI), the softmax whose p is bf16, and the row ends.
 #pragma once
 
 #include "cpu/isa/vec_avx512.h"
@@ -7,50 +7,36 @@
 namespace routerelay::cpu {
 namespace {
 
-template <int kStep>
+// Packed rows and panels hold kParts bf16 per element: [M][kParts][pitch / kParts] rows, kParts panels one behind the
+// other. The second part is what the first one's rounding lost.
+template <int kStep, int kParts>
 struct Bf16Packing {
   using Elem = uint16_t;
   static constexpr int kRowStep = kStep;
   static constexpr int kLanes = SoftmaxRow512::kLanes;
   // Rows and key panels end on a whole tile of 32: AMX has no shorter one without another configuration.
-  static constexpr int pitch(int D) { return (D + 31) / 32 * 32; }
+  static constexpr int pitch(int D) { return (D + 31) / 32 * 32 * kParts; }
+  static constexpr int value_size(int D) { return kPanel * D * kParts; }
 
   static void pack_keys(const std::byte* k, DType dtype, int64_t token_stride, int n, int D, uint16_t* out) {
     with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
-      for (int j = 0; j < kPanel; j += 16)
-        for (int d = 0; d < D; d += 32) {
-          __m512i r[16];  // 16 keys x 16 pairs of head_dim: a pair is one 32-bit element of the transpose
-          for (int i = 0; i < 16; ++i)
-            r[i] = j + i < n ? load32<kType>(k + (j + i) * step + d * dtype_bytes(kType), D - d)
-                             : _mm512_setzero_si512();
-          transpose16(r);
-          for (int i = 0; i < 16; ++i) _mm512_store_si512(out + ((d / 2 + i) * kPanel + j) * 2, r[i]);
-        }
+      pack_key_part<kType, 0>(k, token_stride, n, D, out);
+      if constexpr (kParts == 2) pack_key_part<kType, 1>(k, token_stride, n, D, out + kPanel * pitch(D) / 2);
     });
   }
 
   static bool pack_values(const std::byte* v, DType dtype, int64_t token_stride, int n, int D,
                           uint16_t* out) {
     return with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
-      const __m512i exponent = _mm512_set1_epi16(0x7f80);
-      __mmask32 bad = 0;
-      for (int j = 0; j < kPanel; j += 2)
-        for (int d = 0; d < D; d += 16) {
-          const std::byte* even = v + j * step + d * dtype_bytes(kType);
-          const __m512i low = j < n ? load16_u32<kType>(even) : _mm512_setzero_si512();
-          const __m512i high = j + 1 < n ? load16_u32<kType>(even + step) : _mm512_setzero_si512();
-          const __m512i pairs = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-          bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
-          _mm512_store_si512(out + (j / 2 * D + d) * 2, pairs);
-        }
-      return bad == 0;
+      const bool finite = pack_value_part<kType, 0>(v, token_stride, n, D, out);
+      if constexpr (kParts == 2) pack_value_part<kType, 1>(v, token_stride, n, D, out + kPanel * D);
+      return finite;
     });
   }
 
   static void clear_value(uint16_t* panel, int D, int key) {
-    for (int d = 0; d < D; ++d) panel[(key / 2 * D + d) * 2 + key % 2] = 0;
+    for (int part = 0; part < kParts; ++part, panel += kPanel * D)
+      for (int d = 0; d < D; ++d) panel[(key / 2 * D + d) * 2 + key % 2] = 0;
   }
 
   // The rows that fill M up to kRowStep are zero.
@@ -58,29 +44,42 @@ struct Bf16Packing {
                         uint16_t* out) {
     with_dtype(dtype, [&]<DType kType>() {
       const __m512 scale = _mm512_set1_ps(factor);
+      const int width = pitch(D) / kParts;
       for (int i = 0; i < round_up(M, kRowStep); ++i)
-        for (int d = 0; d < pitch(D); d += 16) {
+        for (int d = 0; d < width; d += 16) {
           const bool inside = i < M && d < D;
           const __m512 x =
               inside ? load16<kType>(q + (i * token_stride + d) * dtype_bytes(kType)) : _mm512_setzero_ps();
-          _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * pitch(D) + d),
-                             (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(x, scale)));
+          const __m512 scaled = _mm512_mul_ps(x, scale);
+          auto* at = reinterpret_cast<__m256i*>(out + i * pitch(D) + d);
+          _mm256_store_si256(at, round<0>(scaled));
+          if constexpr (kParts == 2) _mm256_store_si256(at + width / 16, round<1>(scaled));
         }
     });
   }
 
-  static void softmax(const float* s, int M, uint16_t* p, float* max, float* sum, float* acc, int D) {
+  static void softmax(const float* s, int M, float factor, uint16_t* p, float* max, float* sum, float* acc,
+                      int D, [[maybe_unused]] Ahead* ahead = nullptr) {
+    const float inverse = 1.0f / factor;
+    const __m512 scale = _mm512_set1_ps(factor);
     for (int i = 0; i < M; ++i) {
+      if constexpr (kRowStep > 1) {
+        // AMX's products load whole tiles and leave no gaps for prefetches; here there are some. The sums of 16 rows
+        // come back from L2, because the rows between took their place.
+        for (int d = 0; d < D; d += 16) _mm_prefetch(acc + i * D + d, _MM_HINT_T0);
+        if (const std::byte* lines = Ahead::take(ahead, ahead == nullptr ? 0 : ahead->per_row))
+          for (int x = 0; x < ahead->per_row; ++x) _mm_prefetch(lines + x * 64, _MM_HINT_T1);
+      }
       const float* row = s + i * kPanel;
       const __m512 x[4] = {_mm512_load_ps(row), _mm512_load_ps(row + 16), _mm512_load_ps(row + 32),
                            _mm512_load_ps(row + 48)};
-      if (SoftmaxRow512::moves(x, max[i]))
-        SoftmaxRow512::rescale(row, max + i, sum + i * kLanes, acc + i * D, D);
+      if (SoftmaxRow512::passes(x, (max[i] + kMaxSlack) * inverse))
+        SoftmaxRow512::rescale(row, factor, max + i, sum + i * kLanes, acc + i * D, D);
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
       const __m512 shift = _mm512_set1_ps(max[i] == -__builtin_inff() ? 0.0f : max[i]);
       __m512 y[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) y[j] = exp2<4>(_mm512_sub_ps(x[j], shift));
+      for (int j = 0; j < 4; ++j) y[j] = exp2<4>(_mm512_fmsub_ps(x[j], scale, shift));
       _mm512_store_si512(p + i * kPanel, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
       _mm512_store_si512(p + i * kPanel + 32, (__m512i)_mm512_cvtne2ps_pbh(y[3], y[2]));
       const __m512 total = _mm512_add_ps(_mm512_add_ps(y[0], y[1]), _mm512_add_ps(y[2], y[3]));
@@ -100,21 +99,64 @@ struct Bf16Packing {
   }
 
  private:
-  // 32 elements as bf16, those from `left` on zero; left is a multiple of 16.
-  template <DType kType>
-  static __m512i load32(const std::byte* p, int left) {
-    if constexpr (kType == DType::kBF16)
-      return _mm512_maskz_loadu_epi16(left >= 32 ? ~__mmask32{0} : 0xffffu, p);
-    const __m512 high = left >= 32 ? load16<kType>(p + 16 * dtype_bytes(kType)) : _mm512_setzero_ps();
-    return (__m512i)_mm512_cvtne2ps_pbh(high, load16<kType>(p));
+  // Part 0: x as bf16. Part 1: what part 0 lost, as bf16, and nothing where part 0 is infinite or NaN.
+  template <int kPart>
+  static __m256i round(__m512 x) {
+    const auto high = (__m256i)_mm512_cvtneps_pbh(x);
+    if constexpr (kPart == 0) return high;
+    const __m512 lost =
+        _mm512_sub_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
+    return (__m256i)_mm512_maskz_cvtneps_pbh(_mm512_cmp_ps_mask(lost, lost, _CMP_ORD_Q), lost);
   }
 
-  // 16 elements as bf16, each in the low half of a 32-bit element.
-  template <DType kType>
+  // 16 keys x 16 pairs of head_dim at a time: a pair is one 32-bit element of the transpose.
+  template <DType kType, int kPart>
+  static void pack_key_part(const std::byte* k, int64_t token_stride, int n, int D, uint16_t* out) {
+    const int64_t step = token_stride * dtype_bytes(kType);
+    for (int j = 0; j < kPanel; j += 16)
+      for (int d = 0; d < D; d += 32) {
+        __m512i r[16];
+        for (int i = 0; i < 16; ++i)
+          r[i] = j + i < n ? load32<kType, kPart>(k + (j + i) * step + d * dtype_bytes(kType), D - d)
+                           : _mm512_setzero_si512();
+        transpose16(r);
+        for (int i = 0; i < 16; ++i) _mm512_store_si512(out + ((d / 2 + i) * kPanel + j) * 2, r[i]);
+      }
+  }
+
+  // False when a packed value is NaN or infinite.
+  template <DType kType, int kPart>
+  static bool pack_value_part(const std::byte* v, int64_t token_stride, int n, int D, uint16_t* out) {
+    const int64_t step = token_stride * dtype_bytes(kType);
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    __mmask32 bad = 0;
+    for (int j = 0; j < kPanel; j += 2)
+      for (int d = 0; d < D; d += 16) {
+        const std::byte* even = v + j * step + d * dtype_bytes(kType);
+        const __m512i low = j < n ? load16_u32<kType, kPart>(even) : _mm512_setzero_si512();
+        const __m512i high = j + 1 < n ? load16_u32<kType, kPart>(even + step) : _mm512_setzero_si512();
+        const __m512i pairs = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+        bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
+        _mm512_store_si512(out + (j / 2 * D + d) * 2, pairs);
+      }
+    return bad == 0;
+  }
+
+  // A part of 32 elements, those from `left` on zero; left is a multiple of 16.
+  template <DType kType, int kPart>
+  static __m512i load32(const std::byte* p, int left) {
+    if constexpr (kType == DType::kBF16 && kPart == 0)
+      return _mm512_maskz_loadu_epi16(left >= 32 ? ~__mmask32{0} : 0xffffu, p);
+    const __m512 high = left >= 32 ? load16<kType>(p + 16 * dtype_bytes(kType)) : _mm512_setzero_ps();
+    return _mm512_inserti64x4(_mm512_castsi256_si512(round<kPart>(load16<kType>(p))), round<kPart>(high), 1);
+  }
+
+  // A part of 16 elements, each in the low half of a 32-bit element.
+  template <DType kType, int kPart>
   static __m512i load16_u32(const std::byte* p) {
-    if constexpr (kType == DType::kBF16)
+    if constexpr (kType == DType::kBF16 && kPart == 0)
       return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(load16<kType>(p)));
+    return _mm512_cvtepu16_epi32(round<kPart>(load16<kType>(p)));
   }
 };
 

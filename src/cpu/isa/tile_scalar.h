@@ -13,8 +13,10 @@ namespace {
 struct TileScalar {
   using Elem = float;
   static constexpr int kRowStep = 1;
+  static constexpr int kRowsAtOnce = 64;  // their scores and p are 16 KiB each
   static constexpr int kLanes = 4;
   static constexpr int pitch(int D) { return D; }
+  static constexpr int value_size(int D) { return kPanel * D; }
   struct Session {
     Session() {}
   };
@@ -47,7 +49,7 @@ struct TileScalar {
   }
 
   static void scores(const float* rows, int M, const float* panel, int D, float* s, int64_t s_pitch,
-                     Ahead = {}) {
+                     Ahead* = nullptr) {
     // 16 keys at a time: four SSE registers of sums that stay in registers over the loop of d.
     for (int i = 0; i < M; ++i)
       for (int j = 0; j < kPanel; j += 16) {
@@ -60,7 +62,7 @@ struct TileScalar {
       }
   }
 
-  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead = {}) {
+  static void accumulate(const float* p, int M, const float* panel, int D, float* acc, Ahead* = nullptr) {
     for (int i = 0; i < M; ++i)
       for (int d = 0; d < D; d += 16) {
         float sum[16];
@@ -83,20 +85,21 @@ struct TileScalar {
     return __builtin_bit_cast(float, bits);
   }
 
-  static void softmax(const float* s, int M, float* p, float* max, float* sum, float* acc, int D) {
+  static void softmax(const float* s, int M, float factor, float* p, float* max, float* sum, float* acc,
+                      int D, Ahead* = nullptr) {
     for (int i = 0; i < M; ++i) {
       const float* row = s + i * kPanel;
-      const float top = row_max(row, kPanel);
+      const float top = row_max(row, kPanel) * factor;
       if (top > max[i] + kMaxSlack) {
-        const float factor = exp2(max[i] - top);
-        for (int x = 0; x < kLanes; ++x) sum[i * kLanes + x] *= factor;
-        for (int d = 0; d < D; ++d) acc[i * D + d] *= factor;
+        const float shrink = exp2(max[i] - top);
+        for (int x = 0; x < kLanes; ++x) sum[i * kLanes + x] *= shrink;
+        for (int d = 0; d < D; ++d) acc[i * D + d] *= shrink;
         max[i] = top;
       }
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
       const float shift = max[i] == -INFINITY ? 0.0f : max[i];
       for (int j = 0; j < kPanel; ++j) {
-        p[i * kPanel + j] = exp2(row[j] - shift);
+        p[i * kPanel + j] = exp2(row[j] * factor - shift);
         sum[i * kLanes + j % kLanes] += p[i * kPanel + j];
       }
     }

@@ -86,19 +86,20 @@ __m512 exp2(__m512 x) {
 struct SoftmaxRow512 {
   static constexpr int kLanes = 16;
 
-  // An unordered comparison is false, so NaN never becomes the maximum.
-  static bool moves(const __m512 s[4], float max) {
-    const __m512 limit = _mm512_set1_ps(max + kMaxSlack);
+  // Whether a score passes limit. An unordered comparison is false, so NaN never becomes the maximum.
+  static bool passes(const __m512 s[4], float limit_of_all) {
+    const __m512 limit = _mm512_set1_ps(limit_of_all);
     const __m512 top = _mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3]));
     return _mm512_cmp_ps_mask(top, limit, _CMP_GT_OQ) != 0;
   }
 
-  [[gnu::noinline]] static void rescale(const float* s, float* max, float* sum, float* acc, int D) {
-    const float top = row_max(s, kPanel);
-    const __m512 factor = exp2<5>(_mm512_set1_ps(*max - top));
-    _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), factor));
+  [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
+                                        int D) {
+    const float top = row_max(s, kPanel) * factor;
+    const __m512 shrink = exp2<5>(_mm512_set1_ps(*max - top));
+    _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), shrink));
     for (int d = 0; d < D; d += 16)
-      _mm512_storeu_ps(acc + d, _mm512_mul_ps(_mm512_loadu_ps(acc + d), factor));
+      _mm512_storeu_ps(acc + d, _mm512_mul_ps(_mm512_loadu_ps(acc + d), shrink));
     *max = top;
   }
 
