@@ -4,7 +4,8 @@
 One process holds three contexts of one model: stock with flash attention on and off, and one made after the plug-in
 was loaded. They take the same prompt in turns, and then decode token by token in turns, so that whatever else the
 machine does hits all three. Per prompt length: tokens per second of the fastest run of each, and the speed-up of a
-preset over the better of stock's modes, from the fastest runs and from the lower quartiles.
+preset over the better of stock's modes, from the fastest runs and from the lower quartiles. `--cpu` counts the seconds
+of all threads together, with the host's threads asleep between parts of a graph: on a busy machine that tells more.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -25,10 +28,16 @@ KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS")  # of the 
 STOCK = ("stock", "stock_flash_off")
 
 
-def take_prompt(session, tokens):
+def timed_decode(clock, session, tokens, position, wanted=()):
+    start = clock()
+    session.decode(tokens, position, wanted)
+    return clock() - start
+
+
+def take_prompt(clock, session, tokens):
     session.clear()
     step = demo_run.UBATCH
-    return sum(demo_run.timed_decode(session, tokens[begin:begin + step], begin)
+    return sum(timed_decode(clock, session, tokens[begin:begin + step], begin)
                for begin in range(0, len(tokens), step))
 
 
@@ -69,34 +78,38 @@ def child(args):
     sessions[preset] = make(demo_llama.FLASH_ON)  # contexts take the devices that exist when they are made
     for session in sessions.values():
         session.decode(tokens[:demo_run.WARM_UP_TOKENS], 0)
+    clock = time.process_time if args.cpu else time.perf_counter
     for n in args.prompts:
-        once = max(in_turns(sessions, 1, lambda session, _: take_prompt(session, tokens[:n])).values())[0]
+        once = max(in_turns(sessions, 1, lambda session, _: take_prompt(clock, session, tokens[:n])).values())[0]
         runs = max(3, round(args.seconds / (3 * once)))
-        seconds = in_turns(sessions, runs, lambda session, _: take_prompt(session, tokens[:n]))
+        seconds = in_turns(sessions, runs, lambda session, _: take_prompt(clock, session, tokens[:n]))
         print(json.dumps({"what": "prompt", "tokens": n, **summary(seconds, preset, n)}), flush=True)
-        seconds = in_turns(sessions, args.decode, lambda session, i: demo_run.timed_decode(
-            session, tokens[n + i:n + i + 1], n + i, (0,)))
+        seconds = in_turns(sessions, args.decode, lambda session, i: timed_decode(
+            clock, session, tokens[n + i:n + i + 1], n + i, (0,)))
         print(json.dumps({"what": "decode", "tokens": n, **summary(seconds, preset, 1)}), flush=True)
     for session in sessions.values():
         session.close()
-    print(json.dumps({"ggml": host.version}))
 
 
 def run_preset(preset, args):
     command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
                "--decode", str(args.decode), "--seconds", str(args.seconds),
-               "--prompts", ",".join(map(str, args.prompts))]
+               "--prompts", ",".join(map(str, args.prompts))] + ["--cpu"] * args.cpu
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
     environment |= {name: os.environ[name] for name in KEPT if name in os.environ} | {"ROUTERELAY_PRESET": preset}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"bench prompts: {preset} failed\n{done.stderr.strip()}")
-    *rows, last = map(json.loads, done.stdout.splitlines())
-    return rows, last["ggml"]
+    if args.cpu:
+        environment["OMP_WAIT_POLICY"] = "passive"  # spinning is no work
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        done = subprocess.run(command, env=environment | {"ROUTERELAY_REPORT": str(report)}, capture_output=True,
+                              text=True)
+        if done.returncode != 0:
+            sys.exit(f"bench prompts: {preset} failed\n{done.stderr.strip()}")
+        return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())
 
 
-def records_of(preset, row):
-    shared = {"what": row["what"], "tokens": row["tokens"]}
+def records_of(preset, row, clock):
+    shared = {"what": row["what"], "tokens": row["tokens"], "clock": clock}
     out = [results.record("tokens_per_second", value, "tokens/s", preset=name, beside=preset, **shared)
            for name, value in row["tokens_per_second"].items()]
     return out + [results.record(name, row[name], "x", preset=preset, runs=row["runs"], **shared)
@@ -110,18 +123,18 @@ def cells_of(preset, row):
 
 
 def run(args):
-    records, rows, ggml = [], [], ""
+    records, rows, report = [], [], {}
     for preset in args.presets:
-        found, ggml = run_preset(preset, args)
+        found, report = run_preset(preset, args)
         for row in found:
-            records += records_of(preset, row)
+            records += records_of(preset, row, "cpu" if args.cpu else "wall")
             rows.append(cells_of(preset, row))
-    where = results.machine(args.threads, os.environ.get("ROUTERELAY_ISA"), ggml)
+    where = results.machine(args.threads, report["isa"], report["host"]["ggml"])
     if args.json:
-        results.print_json("bench prompts", "", where, records)
+        results.print_json("bench prompts", report["version"], where, records)
     else:
-        results.print_plain(f"SmolLM2-135M from depth 0, llama.cpp with ggml {ggml}, {args.threads} threads on "
-                            f"{where['cpu']}; tokens per second",
+        results.print_plain(f"SmolLM2-135M, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
+                            f"{where['isa']} on {where['cpu']}; tokens per {'second of CPU time' if args.cpu else 'second'}",
                             ["preset", "what", "fa on", "fa off", "plug-in", "speed-up", "quartile", "runs"], rows)
 
 
@@ -133,6 +146,7 @@ def parse_args():
                         default=[128, 512, 1024, 2048], help="lengths; default: 128,512,1024,2048")
     parser.add_argument("--decode", type=int, default=64, help="tokens decoded after each length")
     parser.add_argument("--seconds", type=float, default=30, help="about so long per preset and length")
+    parser.add_argument("--cpu", action="store_true", help="CPU seconds of all threads instead of the wall clock's")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")

