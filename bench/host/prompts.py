@@ -133,8 +133,9 @@ def run(args):
     if args.json:
         results.print_json("bench prompts", report["version"], where, records)
     else:
+        unit = "second of CPU time" if args.cpu else "second"
         results.print_plain(f"SmolLM2-135M, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
-                            f"{where['isa']} on {where['cpu']}; tokens per {'second of CPU time' if args.cpu else 'second'}",
+                            f"{where['isa']} on {where['cpu']}; tokens per {unit}",
                             ["preset", "what", "fa on", "fa off", "plug-in", "speed-up", "quartile", "runs"], rows)
 
 
