@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/policy/units.h"
 
@@ -108,7 +109,7 @@ class RelayRows {
       case Relay::kRepair:
         if (old) {
           say(kv_head, unit, row, Kind::kAll, Cause::kAge);
-        } else if (gather(list, r, is_softmax(router()), s.ids); too_short(r, s.ids)) {
+        } else if (gather(list, r, is_softmax(router()), s, s.ids); too_short(r, s.ids)) {
           say(kv_head, unit, row, Kind::kAll, Cause::kShort);
         } else {
           say(kv_head, unit, row, Kind::kCandidates, Cause::kNone);
@@ -123,7 +124,7 @@ class RelayRows {
         [[fallthrough]];
       case Relay::kStrict: {
         UnitScores& u = s.add(row, unit);
-        gather(list, r, false, u.ids);
+        gather(list, r, false, s, u.ids);
         if (too_short(r, u.ids)) {
           --s.n_units;
           say(kv_head, unit, row, Kind::kAll, Cause::kShort);
@@ -132,27 +133,39 @@ class RelayRows {
       }
       case Relay::kScreen: {
         UnitScores& u = s.add(row, unit);
-        for (int32_t b = 0; b < r.visible_blocks; ++b) u.ids.push_back(b);
+        u.ids.resize(static_cast<size_t>(r.visible_blocks));
+        std::iota(u.ids.begin(), u.ids.end(), 0);
         break;
       }
     }
   }
 
-  // Route, near and probes of the ledger, ascending and once each; forced blocks as asked.
-  void gather(size_t list, const Row& r, bool with_forced, std::vector<int32_t>& ids) const {
+  // Marks route, near and probes of the ledger, and the forced blocks or none of them.
+  void mark_known(size_t list, const Row& r, bool with_forced, std::vector<uint8_t>& marks) const {
     const Forced forced = Forced::of(r, args_.options);
-    ids.clear();
+    marks.assign(static_cast<size_t>(r.visible_blocks), 0);
     for (const BlockLists* from : {&args_.ledger.route, &args_.ledger.near, &args_.ledger.probes}) {
       if (from->size() == 0) continue;
-      for (int32_t b : (*from)[static_cast<int64_t>(list)])
-        if (!forced.holds(b)) ids.push_back(b);
+      for (int32_t b : (*from)[static_cast<int64_t>(list)]) marks[static_cast<size_t>(b)] = 1;
     }
-    if (with_forced) {
-      for (int32_t b = 0; b < forced.sink; ++b) ids.push_back(b);
-      for (int32_t b = forced.local; b < forced.visible; ++b) ids.push_back(b);
+    const uint8_t mark = with_forced ? 1 : 0;
+    std::fill_n(marks.begin(), forced.sink, mark);
+    std::fill(marks.begin() + forced.local, marks.end(), mark);
+  }
+  // The marked blocks, ascending.
+  static void list_marked(const std::vector<uint8_t>& marks, std::vector<int32_t>& ids) {
+    ids.resize(marks.size() + 1);
+    int32_t* end = ids.data();
+    for (size_t b = 0; b < marks.size(); ++b) {  // without a branch: nobody foresees the marks
+      *end = static_cast<int32_t>(b);
+      end += marks[b];
     }
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    ids.resize(static_cast<size_t>(end - ids.data()));
+  }
+  void gather(size_t list, const Row& r, bool with_forced, PolicyScratch& s,
+              std::vector<int32_t>& ids) const {
+    mark_known(list, r, with_forced, s.marks);
+    list_marked(s.marks, ids);
   }
   // Rescoring w blocks cannot pay where full scoring means at most 2 w.
   static bool too_short(const Row& r, const std::vector<int32_t>& ids) {
@@ -206,10 +219,9 @@ class RelayRows {
     const auto wide =
         static_cast<int32_t>(std::lround(args_.options.relay.wide * floor_count(r, args_.options.selection)));
     const auto list = static_cast<size_t>(units_.list(units_.first_head(kv_head, u.unit), row));
-    gather(list, r, true, s.ids);
-    best_blocks(u.ids, u.score, wide, s.select.ranked, s.ids);
-    std::sort(s.ids.begin(), s.ids.end());
-    s.ids.erase(std::unique(s.ids.begin(), s.ids.end()), s.ids.end());
+    mark_known(list, r, true, s.marks);
+    mark_best(u.ids, u.score, wide, s.select.ranking, s.marks);
+    list_marked(s.marks, s.ids);
     say(kv_head, u.unit, row, Kind::kCandidates, Cause::kNone);
     set_candidates(thread, kv_head, u.unit, row, s.ids);
   }

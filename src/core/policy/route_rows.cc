@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "core/policy/units.h"
 #include "core/rng.h"
@@ -138,11 +139,12 @@ class RouteRows {
     }
     select(u, s);
     const Forced forced = Forced::of(row_of(row), args_.options);
-    const auto old_route = args_.ledger.route[list];
+    std::span<const int32_t> old_route = args_.ledger.route[list];  // from the first id that can still be met
     int swaps = 0;
     bool by_probe = false;
     for (int32_t id : s.selected.route) {
-      if (forced.holds(id) || contains(old_route, id)) continue;
+      while (!old_route.empty() && old_route.front() < id) old_route = old_route.subspan(1);
+      if (forced.holds(id) || (!old_route.empty() && old_route.front() == id)) continue;
       ++swaps;
       by_probe |= args_.ledger.probes.size() > 0 && contains(args_.ledger.probes[list], id);
     }
@@ -185,7 +187,7 @@ class RouteRows {
   void drop_uncertified(int thread, int64_t list, UnitScores& u, PolicyScratch& s) {
     const auto route = args_.ledger.route[list];
     const auto near = args_.ledger.near[list];
-    std::vector<float>& known = s.select.estimate;
+    std::vector<float>& known = s.select.weight;
     known.clear();
     const auto remembered = [&](int32_t id) { return contains(route, id) || contains(near, id); };
     for (size_t i = 0; i < u.ids.size(); ++i)
@@ -237,8 +239,8 @@ class RouteRows {
   }
 
   void all_blocks(int64_t row, std::vector<int32_t>& ids) const {
-    ids.clear();
-    for (int32_t b = 0; b < row_of(row).visible_blocks; ++b) ids.push_back(b);
+    ids.resize(static_cast<size_t>(row_of(row).visible_blocks));
+    std::iota(ids.begin(), ids.end(), 0);
   }
 
   // A row's new ledger entry.

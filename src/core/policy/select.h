@@ -20,11 +20,35 @@ struct ScoredBlocks {
   std::span<const float> rescue;  // ball: the second mask's scores; else empty
 };
 
+// Scored blocks by (score descending, position ascending), NaN last. Only as many as somebody asks for are sorted: a
+// route and its challengers are a fifth of a long row.
+class Ranking {
+ public:
+  void begin(std::span<const float> score);
+  uint32_t size() const { return static_cast<uint32_t>(keys_.size()); }
+  // How many ranks the next request for an unsorted one sorts at least.
+  void expect(int32_t count) { step_ = count > 1 ? static_cast<size_t>(count) : 1; }
+  // Position among the scores of the block with this rank.
+  uint32_t at(uint32_t rank) {
+    if (rank >= sorted_) sort_up_to(rank);
+    return 0xffffffffu - static_cast<uint32_t>(keys_[rank]);
+  }
+  // The best `count`, in any order, as keys for position_of.
+  std::span<const uint64_t> best(uint32_t count);
+  static uint32_t position_of(uint64_t key) { return 0xffffffffu - static_cast<uint32_t>(key); }
+
+ private:
+  void sort_up_to(size_t rank);
+  std::vector<uint64_t> keys_;  // rank order up to sorted_, then any
+  size_t sorted_ = 0;
+  size_t step_ = 1;
+};
+
 // Buffers that live as long as a thread, so that a row allocates nothing.
 struct SelectScratch {
-  std::vector<uint64_t> ranked;  // competitors and forced blocks, best first: (score, smaller id first)
-  std::vector<uint8_t> picked;   // by position in `ids`
-  std::vector<float> estimate;
+  Ranking ranking;
+  std::vector<uint8_t> picked;  // by position in `ids`; 1 for competitors of the route
+  std::vector<float> weight;    // by position: what mass is estimated by
 };
 
 struct Selected {
@@ -44,8 +68,8 @@ Challengers challengers_of(const RelayOptions& relay, int32_t competitors, int32
 void select_blocks(const Row& row, const Options& options, const ScoredBlocks& blocks, SelectScratch& scratch,
                    Selected& out);
 
-// Ranks `ids` by score (descending, id ascending) and appends the best `count` to `out` in that order.
-void best_blocks(std::span<const int32_t> ids, std::span<const float> score, int32_t count,
-                 std::vector<uint64_t>& ranked, std::vector<int32_t>& out);
+// Sets marks[id] of the best `count` of `ids` by (score descending, id ascending).
+void mark_best(std::span<const int32_t> ids, std::span<const float> score, int32_t count, Ranking& ranking,
+               std::span<uint8_t> marks);
 
 }  // namespace routerelay

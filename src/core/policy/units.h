@@ -60,6 +60,7 @@ struct PolicyScratch {
   SelectScratch select;
   Selected selected;
   std::vector<int32_t> ids;
+  std::vector<uint8_t> marks;  // relay: by block of the row
   std::vector<Again> again;
 
   UnitScores& add(int64_t row, int unit) {
@@ -85,8 +86,9 @@ Status for_each_item(RowScorer& scorer, const Units& units, Exec& exec, const Fn
   for (int kv = 0; kv < units.kv_heads; kv += group) {
     const int count = std::min(group, units.kv_heads - kv);
     RR_TRY(scorer.begin_heads(kv, count, exec));
-    // Short calls are rather shared out than scored together: eight items per thread keep the threads even.
-    const int64_t at_once = std::clamp<int64_t>(units.n_rows * count / (8 * group), 1, scorer.rows_at_once());
+    // Short calls are rather shared out than scored together: four items per thread, the shortest last, keep the
+    // threads even.
+    const int64_t at_once = std::clamp<int64_t>(units.n_rows * count / (4 * group), 1, scorer.rows_at_once());
     // Late rows see most: longest first.
     RR_TRY(exec.for_each(ceil_div(units.n_rows, at_once) * count, [&](int thread, int64_t i) {
       const int64_t end = units.n_rows - i / count * at_once;

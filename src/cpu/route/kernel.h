@@ -11,10 +11,10 @@
 
 namespace routerelay::cpu {
 
-// Most packed query vectors of one softmax job: their scores of a chunk of panels stay within L2.
-inline constexpr int kMaxVectors = 256;
-// Panels whose scores are held at once, per vector: exp2 and its sums then run over long rows.
-inline constexpr int kChunkPanels = 8;
+// Most packed query vectors of one softmax job: the lines of their sums that are being written fill most of L1.
+inline constexpr int kMaxVectors = 512;
+// Most of them that a kernel scores before it sums: scores and vectors stay within L1.
+inline constexpr int kMaxBatch = 48;
 
 // How the keys of a softmax router lie in panels of 64 columns. A column is a key (sampled) or a group of keys (sub,
 // antidiag), and a slot is what panels are walked by: one block of 64 or more columns, or several smaller ones. Column
@@ -40,23 +40,28 @@ struct SoftmaxRequest {
 
 // Where a request stands while slots are walked.
 struct SoftmaxProgress {
-  int cursor = 0;                     // of its next id
-  int closed = 0;                     // slots whose sums are known
-  int64_t slot[kChunkPanels] = {};    // of the chunk under way
-  uint64_t asked[kChunkPanels] = {};  // bit b: the slot's b-th block is asked for
+  int64_t next = 0;  // the slot that is wanted next
+  int cursor = 0;    // of its next id
+  int n_slots = 0;   // taken so far
 };
 
-// A thread's buffers, 64-byte aligned. V is the job's number of vectors.
+// A vector that wants the slot at hand.
+struct SoftmaxTaker {
+  int vector = 0;
+  int request = 0;
+  int n_slots = 0;     // that it took before
+  uint64_t asked = 0;  // bit b: the slot's b-th block is asked for
+};
+
+// A thread's buffers, 64-byte aligned. V is the job's number of vectors, S the tile's step of rows.
 struct SoftmaxScratch {
-  float* s = nullptr;       // [V + row step][kChunkPanels * 64]
-  float* spill = nullptr;   // [V + row step][64]
-  float* sums = nullptr;    // [V][sum_pitch]: per block of every slot, relative to its chunk's shift
-  float* shifts = nullptr;  // [V][shift_pitch]: per chunk
-  int64_t* next = nullptr;  // [requests]: the slot that is wanted next
-  int* filled = nullptr;    // [requests]: slots of the chunk under way
+  float* s = nullptr;             // [kMaxBatch + S][panels_per_slot * 64]
+  std::byte* gathered = nullptr;  // [kMaxBatch + S] vectors, for batches that do not lie side by side
+  float* sums = nullptr;    // [V][sum_pitch]: per block of every slot taken, relative to the vector's shift
+  float* shifts = nullptr;  // [V]
+  SoftmaxTaker* takers = nullptr;       // [V]
   SoftmaxProgress* progress = nullptr;  // [requests]
   int64_t sum_pitch = 0;
-  int64_t shift_pitch = 0;
 };
 
 struct SoftmaxJob {
@@ -114,9 +119,10 @@ struct PairKernel {
   void (*centroid)(const PairJob& job) = nullptr;
   void (*box)(const PairJob& job) = nullptr;
   void (*ball)(const PairJob& job) = nullptr;
-  // Mean of n tokens: [head_dim] f32. scratch: n * head_dim floats.
-  void (*mean)(const std::byte* x, DType dtype, int64_t stride, int n, int head_dim, float* scratch,
-               float* out) = nullptr;
+  // Means of each `step` of n tokens, the last one of what is left, rounded to bf16 and held in f32:
+  // [ceil(n / step)][head_dim]. scratch: step * head_dim floats.
+  void (*group_means)(const std::byte* x, DType dtype, int64_t stride, int n, int step, int head_dim,
+                      float* scratch, float* out) = nullptr;
   // Plain product of two f32 vectors.
   float (*dot)(const float* a, const float* b, int n) = nullptr;
 };

@@ -27,11 +27,32 @@ inline float dot(const float* a, const float* b, int n) {
 template <class Tile>
 void mean_of(const std::byte* x, DType dtype, int64_t stride, int n, int D, float* tokens, float* out) {
   Tile::pack_rows(x, dtype, stride, n, D, 1.0f, tokens);
-  for (int c = 0; c < D; ++c) out[c] = 0;
-  for (int t = 0; t < n; ++t)
-    for (int c = 0; c < D; ++c) out[c] += tokens[t * D + c];
+  constexpr int kChannels = 16;  // divides every head_dim; their sums stay in registers
   const float share = 1.0f / static_cast<float>(n);
-  for (int c = 0; c < D; ++c) out[c] *= share;
+  for (int c = 0; c < D; c += kChannels) {
+    float total[kChannels] = {};
+    for (int t = 0; t < n; ++t)
+      for (int i = 0; i < kChannels; ++i) total[i] += tokens[t * D + c + i];
+    for (int i = 0; i < kChannels; ++i) out[c + i] = total[i] * share;
+  }
+}
+
+// core/convert.h's rounding to bf16 without its branch, so that a loop over channels becomes vectors.
+inline float round_to_bf16(float x) {
+  const uint32_t u = __builtin_bit_cast(uint32_t, x);
+  const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
+  const uint32_t rounded = nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);
+  return __builtin_bit_cast(float, rounded & 0xffff0000u);
+}
+
+template <class Tile>
+void group_means(const std::byte* x, DType dtype, int64_t stride, int n, int step, int D, float* tokens,
+                 float* out) {
+  for (int t = 0; t < n; t += step, out += D) {
+    mean_of<Tile>(x + t * stride * dtype_bytes(dtype), dtype, stride, n - t < step ? n - t : step, D, tokens,
+                  out);
+    for (int c = 0; c < D; ++c) out[c] = round_to_bf16(out[c]);
+  }
 }
 
 template <class Tile>
@@ -141,7 +162,7 @@ void ball(const PairJob& job) {
 template <class Tile>
 constexpr PairKernel make_pair_kernel() {
   static_assert(sizeof(typename Tile::Elem) == sizeof(float));
-  return {centroid<Tile>, box<Tile>, ball<Tile>, mean_of<Tile>, dot};
+  return {centroid<Tile>, box<Tile>, ball<Tile>, group_means<Tile>, dot};
 }
 
 }  // namespace

@@ -1,152 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop of sub, sampled and antidiag, once for every ISA: slots of keys in ascending order, each scored for all
-// requests that want it while its panel is in cache; per chunk of slots exp2 and sums per block; at the end the
-// chunks are brought to one shift. Nothing is as long as the keys but the sums, one number per block. Included by
-// kernel_<isa>.cc only; anonymous for the reason that isa/tile.h gives.
+// vectors that want it while its panel is in cache, a batch of them at a time, and at once summed per block. Nothing is
+// as long as the keys but the sums, one number per block. Included by kernel_<isa>.cc only; anonymous for the reason
+// that isa/tile.h gives.
 #pragma once
 
 #include "cpu/isa/tile.h"
+#include "cpu/route/block_sums.h"
 #include "cpu/route/kernel.h"
 
 namespace routerelay::cpu {
 namespace {
 
 constexpr int64_t kNoSlot = INT64_MAX;
-constexpr int64_t kChunkPitch = int64_t{kChunkPanels} * kPanel;
 
-template <TileOps Tile>
+template <TileOps Tile, class Sums>
 class SoftmaxLoop {
  public:
   explicit SoftmaxLoop(const SoftmaxJob& job)
-      : job_(job), t_(job.scratch), slots_per_chunk_(kChunkPanels / job.shape.panels_per_slot) {}
+      : job_(job),
+        t_(job.scratch),
+        block_bits_(__builtin_ctz(static_cast<unsigned>(job.shape.blocks_per_slot))),
+        pitch_(Tile::pitch(job.shape.length)) {}
 
   void run() {
     int64_t slot = kNoSlot;
     for (int i = 0; i < job_.n_requests; ++i) {
-      t_.progress[i].cursor = t_.progress[i].closed = 0;
-      t_.filled[i] = 0;
-      t_.next[i] = slot_of(job_.requests[i], 0);
-      slot = t_.next[i] < slot ? t_.next[i] : slot;
+      t_.progress[i] = {.next = slot_of(job_.requests[i], 0)};
+      slot = t_.progress[i].next < slot ? t_.progress[i].next : slot;
     }
+    for (int v = 0; v < job_.n_vectors; ++v) t_.shifts[v] = -__builtin_inff();
     while (slot != kNoSlot) slot = visit(slot);
-    for (int i = 0; i < job_.n_requests; ++i) {
-      if (t_.filled[i] > 0) close_chunk(i);
-      finish(i);
-    }
+    for (int i = 0; i < job_.n_requests; ++i) finish(i);
   }
 
  private:
   using Elem = typename Tile::Elem;
+  // 16 on AMX: a longer pause between products lets the tile unit doze (docs/kernel/cpu-route.md).
+  static constexpr int kBatch = Tile::kRowStep > 1 ? 16 : kMaxBatch;
 
   int64_t slot_of(const SoftmaxRequest& r, int cursor) const {
-    return cursor < r.n_ids ? (r.first_block + r.ids[cursor]) / job_.shape.blocks_per_slot : kNoSlot;
+    return cursor < r.n_ids ? (r.first_block + r.ids[cursor]) >> block_bits_ : kNoSlot;
   }
 
   // Scores `slot` for everyone who wants it; the lowest slot that anyone wants after it.
   int64_t visit(int64_t slot) {
     int64_t following = kNoSlot;
-    for (int i = 0; i < job_.n_requests;) {
-      int end = i;
-      // Requests that store to the same column share one pass over the panel.
-      while (end < job_.n_requests && t_.next[end] == slot && t_.filled[end] == t_.filled[i])
-        take(end++, slot);
-      if (end == i) {
-        following = t_.next[i] < following ? t_.next[i] : following;
-        ++i;
-        continue;
-      }
-      score(i, end, slot);
-      for (; i < end; ++i) {
-        if (++t_.filled[i] == slots_per_chunk_) close_chunk(i);
-        following = t_.next[i] < following ? t_.next[i] : following;
-      }
+    int n = 0;
+    for (int i = 0; i < job_.n_requests; ++i) {
+      if (t_.progress[i].next == slot) n = take(i, slot, n);
+      following = t_.progress[i].next < following ? t_.progress[i].next : following;
     }
+    expect(following, n);
+    for (int first = 0; first < n; first += kBatch)
+      score(slot, t_.takers + first, n - first < kBatch ? n - first : kBatch);
     return following;
   }
 
-  // Notes which blocks of the slot request i asks for, and moves it on.
-  void take(int i, int64_t slot) {
+  // Moves request i on past the slot and adds its vectors to the n takers.
+  int take(int i, int64_t slot, int n) {
     const SoftmaxRequest& r = job_.requests[i];
     SoftmaxProgress& p = t_.progress[i];
+    const int64_t first = (slot << block_bits_) - r.first_block;  // the slot's first block in the sequence
     uint64_t asked = 0;
     do {
-      asked |= uint64_t{1} << ((r.first_block + r.ids[p.cursor]) % job_.shape.blocks_per_slot);
-      t_.next[i] = slot_of(r, ++p.cursor);
-    } while (t_.next[i] == slot);
-    p.slot[t_.filled[i]] = slot;
-    p.asked[t_.filled[i]] = asked;
+      asked |= uint64_t{1} << (r.ids[p.cursor] - first);
+      p.next = slot_of(r, ++p.cursor);
+    } while (p.next == slot);
+    for (int v = 0; v < r.n_vectors; ++v) t_.takers[n++] = {r.first_vector + v, i, p.n_slots, asked};
+    ++p.n_slots;
+    return n;
   }
 
-  // Requests [first, end) against the panels of a slot.
-  void score(int first, int end, int64_t slot) {
+  // Spreads the fetching of the following slot's panels over the n takers of this one: candidates jump, and no
+  // hardware stream can guess where.
+  void expect(int64_t following, int n) {
+    const int64_t slot_bytes = job_.shape.panels_per_slot * job_.shape.panel_bytes;
+    ahead_ = following == kNoSlot ? nullptr : job_.panels + following * slot_bytes;
+    lines_per_taker_ = (slot_bytes / 64 + n - 1) / n;
+    ahead_end_ = ahead_ + (following == kNoSlot ? 0 : slot_bytes);
+  }
+  void fetch_ahead() {
+    for (int64_t i = 0; i < lines_per_taker_ && ahead_ < ahead_end_; ++i, ahead_ += 64)
+      __builtin_prefetch(ahead_, 0, 2);  // into L2
+  }
+
+  // n takers against the panels of a slot.
+  void score(int64_t slot, const SoftmaxTaker* takers, int n) {
     const PanelShape& shape = job_.shape;
-    const int row = job_.requests[first].first_vector;
-    const int M = job_.requests[end - 1].first_vector + job_.requests[end - 1].n_vectors - row;
-    const Elem* vectors =
-        reinterpret_cast<const Elem*>(job_.vectors) + int64_t{row} * Tile::pitch(shape.length);
-    float* s = t_.s + row * kChunkPitch + t_.filled[first] * shape.panels_per_slot * kPanel;
-    for (int i = 0; i < shape.panels_per_slot; ++i, s += kPanel) {
-      const auto* panel =
-          reinterpret_cast<const Elem*>(job_.panels + (slot * shape.panels_per_slot + i) * shape.panel_bytes);
-      // A tile that stores whole steps of rows would overwrite the scores of the requests behind.
-      if (Tile::kRowStep > 1 && row + M < job_.n_vectors && M % Tile::kRowStep != 0) {
-        Tile::scores(vectors, M, panel, shape.length, t_.spill, kPanel);
-        for (int r = 0; r < M; ++r)
-          __builtin_memcpy(s + r * kChunkPitch, t_.spill + r * kPanel, kPanel * sizeof(float));
-      } else {
-        Tile::scores(vectors, M, panel, shape.length, s, kChunkPitch);
-      }
+    const Elem* vectors = vectors_of(takers, n);
+    const int64_t s_pitch = int64_t{shape.panels_per_slot} * kPanel;
+    for (int i = 0; i < shape.panels_per_slot; ++i) {
+      const std::byte* panel = job_.panels + (slot * shape.panels_per_slot + i) * shape.panel_bytes;
+      Tile::scores(vectors, n, reinterpret_cast<const Elem*>(panel), shape.length, t_.s + i * kPanel,
+                   s_pitch);
+    }
+    float* s = t_.s;
+    for (int x = 0; x < n; ++x, s += s_pitch) {
+      const SoftmaxTaker& taker = takers[x];
+      fetch_ahead();
+      mask(job_.requests[taker.request], taker.vector, slot, taker.asked, s);
+      Sums::append(s, shape,
+                   {t_.sums + taker.vector * t_.sum_pitch, int64_t{taker.n_slots} << block_bits_,
+                    t_.shifts + taker.vector});
     }
   }
 
-  // Turns the chunk of request i into sums per block, relative to the chunk's largest score.
-  [[gnu::noinline]] void close_chunk(int i) {
-    const SoftmaxRequest& r = job_.requests[i];
-    SoftmaxProgress& p = t_.progress[i];
-    const PanelShape& shape = job_.shape;
-    const int n_slots = t_.filled[i], n_panels = n_slots * shape.panels_per_slot;
-    float panel_sums[kChunkPanels];
-    for (int v = r.first_vector; v < r.first_vector + r.n_vectors; ++v) {
-      float* s = t_.s + v * kChunkPitch;
-      for (int x = 0; x < n_slots; ++x)
-        mask(r, v, p.slot[x], p.asked[x], s + x * shape.panels_per_slot * kPanel);
-      const float shift = Tile::row_max(s, int64_t{n_panels} * kPanel);
-      Tile::exp2_sums(s, n_panels, shift, panel_sums);
-      t_.shifts[v * t_.shift_pitch + p.closed / slots_per_chunk_] = shift;
-      float* sums = t_.sums + v * t_.sum_pitch + int64_t{p.closed} * shape.blocks_per_slot;
-      for (int x = 0; x < n_slots; ++x) {
-        if (shape.blocks_per_slot > 1)
-          sum_blocks(s + x * kPanel, sums + x * shape.blocks_per_slot);
-        else
-          sums[x] = shape.panels_per_slot == 1 ? panel_sums[x] : panel_sums[2 * x] + panel_sums[2 * x + 1];
-      }
+  // The takers' vectors one behind the other: in place where they are so, else copied.
+  const Elem* vectors_of(const SoftmaxTaker* takers, int n) {
+    const auto* all = reinterpret_cast<const Elem*>(job_.vectors);
+    if (takers[n - 1].vector - takers[0].vector == n - 1) return all + takers[0].vector * pitch_;
+    auto* to = reinterpret_cast<Elem*>(t_.gathered);
+    for (int x = 0, end = 0; x < n; x = end) {
+      for (end = x + 1; end < n && takers[end].vector == takers[end - 1].vector + 1; ++end) continue;
+      __builtin_memcpy(to + x * pitch_, all + takers[x].vector * pitch_,
+                       static_cast<size_t>((end - x) * pitch_) * sizeof(Elem));
     }
-    p.closed += n_slots;
-    t_.filled[i] = 0;
-  }
-
-  void sum_blocks(const float* s, float* sums) const {
-    switch (job_.shape.blocks_per_slot) {
-      case 2:
-        return sum_interleaved<2>(s, sums);
-      case 4:
-        return sum_interleaved<4>(s, sums);
-      case 8:
-        return sum_interleaved<8>(s, sums);
-      case 16:
-        return sum_interleaved<16>(s, sums);
-      case 32:
-        return sum_interleaved<32>(s, sums);
-      default:
-        return sum_interleaved<64>(s, sums);
-    }
-  }
-  template <int kBlocks>
-  static void sum_interleaved(const float* s, float* sums) {
-    float total[kBlocks] = {};
-    for (int j = 0; j < kPanel; j += kBlocks)
-      for (int b = 0; b < kBlocks; ++b) total[b] += s[j + b];
-    for (int b = 0; b < kBlocks; ++b) sums[b] = total[b];
+    return to;
   }
 
   // Hides what vector v does not see of a slot and what its request does not ask for.
@@ -165,55 +135,61 @@ class SoftmaxLoop {
       }
   }
 
-  // Brings the chunks of every vector to one shift, normalises, and averages over the vectors that saw a key.
+  // Normalises the sums of every vector and averages over the vectors that saw a key.
   void finish(int i) {
     const SoftmaxRequest& r = job_.requests[i];
-    for (int x = 0; x < r.n_ids; ++x) r.score[x] = 0;
+    const int64_t n = int64_t{t_.progress[i].n_slots} << block_bits_;
+    float* mean = t_.sums + r.first_vector * t_.sum_pitch;
     int seeing = 0;
-    for (int v = r.first_vector; v < r.first_vector + r.n_vectors; ++v)
-      if (add_vector(r, t_.progress[i].closed, v)) ++seeing;
+    for (int v = 0; v < r.n_vectors; ++v) {
+      const float* sums = mean + v * t_.sum_pitch;
+      const bool sees = t_.shifts[r.first_vector + v] != -__builtin_inff();
+      seeing += sees ? 1 : 0;
+      add_share(sums, n, sees ? 1.0f / total_of(sums, n) : 0.0f, v == 0, mean);
+    }
     const float share = seeing > 0 ? 1.0f / static_cast<float>(seeing) : 0.0f;
-    for (int x = 0; x < r.n_ids; ++x) r.score[x] *= share;
+    int64_t first = 0, slot = kNoSlot,
+            begin = 0;  // of the id's slot: its place among the sums, its first block
+    for (int x = 0; x < r.n_ids; ++x) {
+      if (const int64_t of_id = slot_of(r, x); of_id != slot) {
+        first += slot == kNoSlot ? 0 : int64_t{1} << block_bits_;
+        slot = of_id;
+        begin = (slot << block_bits_) - r.first_block;
+      }
+      r.score[x] = mean[first + r.ids[x] - begin] * share;
+    }
   }
 
-  // Adds the masses of vector v; false when it saw no key.
-  bool add_vector(const SoftmaxRequest& r, int n_slots, int v) {
-    float* shifts = t_.shifts + v * t_.shift_pitch;
-    const float* sums = t_.sums + v * t_.sum_pitch;
-    const int B = job_.shape.blocks_per_slot;
-    const int n_chunks = (n_slots + slots_per_chunk_ - 1) / slots_per_chunk_;
-    const int64_t n_sums = int64_t{n_slots} * B, chunk = int64_t{slots_per_chunk_} * B;
-    float top = -__builtin_inff();
-    for (int c = 0; c < n_chunks; ++c) top = shifts[c] > top ? shifts[c] : top;
-    if (top == -__builtin_inff()) return false;
-    double total = 0;
-    for (int c = 0; c < n_chunks; ++c) {
-      shifts[c] = __builtin_exp2f(shifts[c] - top);
-      float held = 0;
-      for (int64_t x = c * chunk; x < (c + 1) * chunk && x < n_sums; ++x) held += sums[x];
-      total += static_cast<double>(shifts[c]) * static_cast<double>(held);
-    }
-    for (int c = 0; c < n_chunks; ++c) shifts[c] = static_cast<float>(shifts[c] / total);
-    if (B == 1) {
-      for (int x = 0; x < r.n_ids; ++x) r.score[x] += sums[x] * shifts[x / slots_per_chunk_];
-      return true;
-    }
-    int64_t at = -1, previous = -1;  // the slot's place among those that were scored
-    for (int x = 0; x < r.n_ids; ++x) {
-      const int64_t block = r.first_block + r.ids[x], slot = block / B;
-      at += slot != previous;
-      previous = slot;
-      r.score[x] += sums[at * B + block % B] * shifts[at / slots_per_chunk_];
-    }
-    return true;
+  static float total_of(const float* sums, int64_t n) {
+    constexpr int kLanes = 16;  // independent sums: a single one could not be vectorised without reordering
+    float lanes[kLanes] = {};
+    int64_t x = 0;
+    for (; x + kLanes <= n; x += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += sums[x + j];
+    float total = 0;
+    for (; x < n; ++x) total += sums[x];
+    for (const float each : lanes) total += each;
+    return total;
+  }
+
+  // mean += sums * share; at first mean is sums itself.
+  static void add_share(const float* sums, int64_t n, float share, bool first, float* mean) {
+    if (first)
+      for (int64_t x = 0; x < n; ++x) mean[x] *= share;
+    else
+      for (int64_t x = 0; x < n; ++x) mean[x] += sums[x] * share;
   }
 
   const SoftmaxJob& job_;
   const SoftmaxScratch& t_;
-  const int slots_per_chunk_;
+  const int block_bits_;
+  const int64_t pitch_;
+  const std::byte* ahead_ = nullptr;
+  const std::byte* ahead_end_ = nullptr;
+  int64_t lines_per_taker_ = 0;
 };
 
-template <TileOps Tile>
+template <TileOps Tile, class Sums = BlockSums<Tile>>
 constexpr SoftmaxKernel make_softmax_kernel() {
   using Elem = typename Tile::Elem;
   return {
@@ -231,7 +207,7 @@ constexpr SoftmaxKernel make_softmax_kernel() {
       .score =
           [](const SoftmaxJob& job) {
             const typename Tile::Session session;
-            SoftmaxLoop<Tile>(job).run();
+            SoftmaxLoop<Tile, Sums>(job).run();
           }};
 }
 

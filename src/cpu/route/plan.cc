@@ -8,11 +8,13 @@
 namespace routerelay::cpu {
 namespace {
 
-// Vectors that a pass over the packed keys should serve: those come from L3 or beyond, at some 20 GB/s per core. 24
-// are four of the tiles' six rows, and their products take three times as long as the read of an f32 panel; with M = 8
-// the score of a whole layer took 1.6 times as long on Emerald Rapids. AMX computes ten times as fast and needs more.
-constexpr int kVectorsPerPass = 24, kVectorsPerAmxPass = 128;
-constexpr int kMaxRowsAtOnce = 16;
+// Vectors that a pass over the packed keys should serve: those come from L3 or beyond, at some 10 to 20 GB/s per core.
+// 24 are four of the tiles' six rows, and their products take three times as long as the read of an f32 panel; with
+// M = 8 the score of a whole layer took 1.6 times as long on Emerald Rapids. AMX computes ten times as fast, and of
+// candidates only a fifth of the vectors want a panel.
+constexpr int kVectorsPerPass = 24, kVectorsPerAmxPass = kMaxVectors;
+constexpr int kMaxRowsAtOnce = 64;
+constexpr int kMaxQueries = 128;  // of a row
 
 }  // namespace
 
@@ -45,9 +47,8 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
       std::clamp((kernel.row_step > 1 ? kVectorsPerAmxPass : kVectorsPerPass) / vectors, 1, kMaxRowsAtOnce);
   p.max_vectors = std::max(p.vectors_per_row, std::min(vectors * p.rows_at_once, kMaxVectors));
   p.n_slots = ceil_div(a.rows.n_blocks, shape.blocks_per_slot);
-  const int64_t chunks = ceil_div(p.n_slots, kChunkPanels / shape.panels_per_slot);
-  p.sum_pitch = round_up(p.n_slots * shape.blocks_per_slot, 16);
-  p.shift_pitch = round_up(chunks, 16);
+  // One line more than full ones: at a pitch of 2 KiB all vectors' sums would share a few sets of the L1 cache.
+  p.sum_pitch = round_up(p.n_slots * shape.blocks_per_slot, 16) + 16;
   return p;
 }
 
@@ -60,17 +61,16 @@ ThreadLayout ThreadLayout::of(const RouterPlan& p, const SoftmaxKernel& kernel, 
   };
   const int64_t V = p.max_vectors, padded = V + kernel.row_step, f32 = sizeof(float);
   l.vectors = take(padded * p.vector_bytes);
-  l.s = take(padded * kChunkPanels * kPanel * f32);
-  l.spill = take(kernel.row_step > 1 ? padded * kPanel * f32 : 0);
+  l.s = take((kMaxBatch + kernel.row_step) * p.shape.panels_per_slot * kPanel * f32);
+  l.gathered = take((kMaxBatch + kernel.row_step) * p.vector_bytes);
   l.sums = take(V * p.sum_pitch * f32);
-  l.shifts = take(V * p.shift_pitch * f32);
-  l.next = take(V * static_cast<int64_t>(sizeof(int64_t)));
-  l.filled = take(V * static_cast<int64_t>(sizeof(int)));
+  l.shifts = take(V * f32);
+  l.takers = take(V * static_cast<int64_t>(sizeof(SoftmaxTaker)));
   l.progress = take(V * static_cast<int64_t>(sizeof(SoftmaxProgress)));
   l.limits = take(V * static_cast<int64_t>(sizeof(int64_t)));
   l.patch = take(V * f32);
-  // A panel's worth of tokens in their own type while packing; a query group in f32 and its mean while scoring.
-  l.tokens = take((2 * kPanel + 2) * head_dim * f32);
+  // A panel's worth of tokens in their own type while packing; a query group in f32 and a row's means while scoring.
+  l.tokens = take((kMaxQueries + p.vectors_per_row) * head_dim * f32);
   return l;
 }
 

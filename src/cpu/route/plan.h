@@ -26,8 +26,7 @@ struct RouterPlan {
   int max_vectors = 1;      // of one job
   int64_t n_slots = 0;
   int64_t vector_bytes = 0;  // of one packed vector
-  int64_t sum_pitch = 0;     // of SoftmaxScratch, as the next one
-  int64_t shift_pitch = 0;
+  int64_t sum_pitch = 0;     // of SoftmaxScratch
 
   // Packed keys of one KV head: never more than the head's keys in the tile's element type, rounded up to panels.
   int64_t head_bytes() const { return n_slots * shape.panels_per_slot * shape.panel_bytes; }
@@ -37,7 +36,7 @@ RouterPlan plan_router(const RouterPlanArgs& args, const SoftmaxKernel& kernel);
 
 // Where a thread's buffers begin in its scratch, in bytes; each starts a cache line.
 struct ThreadLayout {
-  int64_t vectors = 0, s = 0, spill = 0, sums = 0, shifts = 0, next = 0, filled = 0, progress = 0, limits = 0,
+  int64_t vectors = 0, s = 0, gathered = 0, sums = 0, shifts = 0, takers = 0, progress = 0, limits = 0,
           patch = 0, tokens = 0, bytes = 0;
 
   static ThreadLayout of(const RouterPlan& plan, const SoftmaxKernel& kernel, int64_t head_dim);

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/route/softmax_scorer.h"
 
+#include <algorithm>
 #include <string>
 
 namespace routerelay::cpu {
+namespace {
+
+// Slots packed by one thread in a row, so that the reads of one announce the next.
+constexpr int64_t kSlotsPerPack = 4;
+
+}  // namespace
 
 SoftmaxScorer::SoftmaxScorer(const ScorerArgs& args, const SoftmaxKernel& kernel,
                              const PairKernel& pair_kernel)
@@ -25,9 +32,12 @@ Status SoftmaxScorer::begin_heads(int kv_first, int kv_count, Exec& exec) {
   kv_first_ = kv_first;
   jobs_.resize(static_cast<size_t>(exec.threads()));
   const int64_t slot_bytes = plan_.shape.panels_per_slot * plan_.shape.panel_bytes;
-  return exec.for_each(kv_count * plan_.n_slots, [&](int thread, int64_t i) {
-    pack_slot(kv_first + static_cast<int>(i / plan_.n_slots), i % plan_.n_slots,
-              exec.workspace.thread(thread) + layout_.tokens, panels_ + i * slot_bytes);
+  const int64_t items = ceil_div(plan_.n_slots, kSlotsPerPack);
+  return exec.for_each(kv_count * items, [&](int thread, int64_t i) {
+    const int64_t head = i / items, first = i % items * kSlotsPerPack;
+    for (int64_t slot = first; slot < std::min(first + kSlotsPerPack, plan_.n_slots); ++slot)
+      pack_slot(kv_first + static_cast<int>(head), slot, exec.workspace.thread(thread) + layout_.tokens,
+                panels_ + head * plan_.head_bytes() + slot * slot_bytes);
   });
 }
 
@@ -59,14 +69,12 @@ void SoftmaxScorer::run(int kv_head, Job& job) const {
                  .requests = job.requests.data(),
                  .n_requests = static_cast<int>(job.requests.size()),
                  .scratch = {.s = at(layout_.s, kFloats),
-                             .spill = at(layout_.spill, kFloats),
+                             .gathered = job.base + layout_.gathered,
                              .sums = at(layout_.sums, kFloats),
                              .shifts = at(layout_.shifts, kFloats),
-                             .next = at(layout_.next, static_cast<int64_t*>(nullptr)),
-                             .filled = at(layout_.filled, static_cast<int*>(nullptr)),
+                             .takers = at(layout_.takers, static_cast<SoftmaxTaker*>(nullptr)),
                              .progress = at(layout_.progress, static_cast<SoftmaxProgress*>(nullptr)),
-                             .sum_pitch = plan_.sum_pitch,
-                             .shift_pitch = plan_.shift_pitch}});
+                             .sum_pitch = plan_.sum_pitch}});
   job.n_vectors = 0;
   job.requests.clear();
 }

@@ -38,14 +38,21 @@ void SoftmaxScorer::add_vector(const Row& row, int32_t last_query, Job& job) con
 
 void SoftmaxScorer::add_sampled(const Row& row, int q_head, Job& job) const {
   const float factor = a_.scale * std::numbers::log2e_v<float>;
-  const int samples = a_.router.samples;
+  const int samples = a_.router.samples, D = static_cast<int>(a_.q.head_dim);
+  // Evenly spaced in a whole row: one stride packs them all.
+  const bool even = row.q_count % samples == 0;
+  const int32_t step = row.q_count / samples;
+  if (even)
+    kernel_.pack_rows(a_.q.at(row.q_begin + step - 1, q_head), a_.q.dtype, step * a_.q.token_stride, samples,
+                      D, factor, next_vector(job));
   int32_t previous = -1;
   for (int i = 0; i < samples; ++i) {
     const auto sample = static_cast<int32_t>(ceil_div(int64_t{i + 1} * row.q_count, samples) - 1);
     if (sample == previous) continue;
     previous = sample;
-    kernel_.pack_rows(a_.q.at(row.q_begin + sample, q_head), a_.q.dtype, a_.q.token_stride, 1,
-                      static_cast<int>(a_.q.head_dim), factor, next_vector(job));
+    if (!even)
+      kernel_.pack_rows(a_.q.at(row.q_begin + sample, q_head), a_.q.dtype, a_.q.token_stride, 1, D, factor,
+                        next_vector(job));
     add_vector(row, sample, job);
   }
 }
@@ -54,16 +61,13 @@ void SoftmaxScorer::add_groups(const Row& row, int q_head, Job& job) const {
   const float factor = a_.scale * std::numbers::log2e_v<float>;
   const int D = static_cast<int>(a_.q.head_dim), step = a_.router.sub_q;
   auto* tokens = reinterpret_cast<float*>(job.base + layout_.tokens);
-  float* mean = tokens + int64_t{step} * D;
-  for (int32_t begin = 0; begin < row.q_count; begin += step) {
-    const int32_t end = std::min(begin + step, row.q_count);
-    pair_kernel_.mean(a_.q.at(row.q_begin + begin, q_head), a_.q.dtype, a_.q.token_stride, end - begin, D,
-                      tokens, mean);
-    for (int c = 0; c < D; ++c) mean[c] = bf16_to_f32(f32_to_bf16(mean[c]));
-    kernel_.pack_rows(reinterpret_cast<const std::byte*>(mean), DType::kF32, D, 1, D, factor,
-                      next_vector(job));
-    add_vector(row, end - 1, job);
-  }
+  float* means = tokens + int64_t{step} * D;
+  pair_kernel_.group_means(a_.q.at(row.q_begin, q_head), a_.q.dtype, a_.q.token_stride, row.q_count, step, D,
+                           tokens, means);
+  kernel_.pack_rows(reinterpret_cast<const std::byte*>(means), DType::kF32, D,
+                    static_cast<int>(ceil_div(row.q_count, step)), D, factor, next_vector(job));
+  for (int32_t begin = 0; begin < row.q_count; begin += step)
+    add_vector(row, std::min(begin + step, row.q_count) - 1, job);
 }
 
 void SoftmaxScorer::add_antidiagonals(const Row& row, int kv_head, int q_head, SoftmaxRequest& request,
