@@ -32,8 +32,8 @@ inline Products products_of(Isa isa, DType kv_dtype) {
 }
 
 // |out| stays below 5 for N(0, 1) values: storing it costs at most half a unit in the last place, 2^-7 (bf16), 2^-10
-// (f16) or 2^-22 (f32). f32 products and an own exp2 add some ten units of f32. A weight rounded to bf16 is off by up to
-// 2^-9, and so are half a row's values when it sees two keys. Queries that are not bf16 would move the LSE by
+// (f16) or 2^-22 (f32). f32 products and an own exp2 add some ten units of f32. A weight rounded to bf16 is off by
+// up to 2^-9, and so are half a row's values when it sees two keys. Queries that are not bf16 would move the LSE by
 // 2^-9 / sqrt(3) per sigma; no test that uses this table gives bf16 keys any others.
 inline Tolerance tolerance_of(DType out_dtype, Products products) {
   const double stored = out_dtype == DType::kBF16 ? 0x1p-7 : out_dtype == DType::kF16 ? 0x1p-10 : 0x1p-22;

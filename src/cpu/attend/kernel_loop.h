@@ -67,24 +67,27 @@ template <TileOps Tile, int D>
   }
 }
 
+// What is to be fetched of `panel` while n_rows rows of another one are computed.
+template <TileOps Tile, int D>
+Ahead ahead_of(const RowJob& job, int64_t panel, int n_rows) {
+  constexpr int64_t kKeyBytes = kPanel * Tile::pitch(D) * sizeof(typename Tile::Elem),
+                    kValueBytes = Tile::value_size(D) * sizeof(typename Tile::Elem);
+  constexpr int kLines = (kKeyBytes + kValueBytes) / 64, kMost = 16;  // of a row: as many as can be under way
+  const int per_row = (kLines + n_rows - 1) / n_rows;
+  return {job.keys + panel * kKeyBytes, kKeyBytes / 64, job.values + panel * kValueBytes, kValueBytes / 64,
+          per_row < kMost ? per_row : kMost};
+}
+
 // `next` is the panel that follows in the route, or the same one at its end.
 template <TileOps Tile, int D>
 void attend_panel(const RowJob& job, int64_t panel, int64_t next, bool masked, Scratch<Tile, D>& t) {
   using Elem = typename Tile::Elem;
-  constexpr int64_t kKeyBytes = kPanel * Tile::pitch(D) * sizeof(Elem),
-                    kValueBytes = Tile::value_size(D) * sizeof(Elem);
   const int64_t first = panel * kPanel;
   const Elem* keys = reinterpret_cast<const Elem*>(job.keys) + panel * kPanel * Tile::pitch(D);
   const Elem* values = reinterpret_cast<const Elem*>(job.values) + panel * Tile::value_size(D);
   const int n_rows = job.q_count * job.n_heads;
   Ahead ahead;
-  if (next != panel) {
-    constexpr int kLines = (kKeyBytes + kValueBytes) / 64,
-                  kMost = 16;  // of a row: as many as can be under way
-    const int per_row = (kLines + n_rows - 1) / n_rows;
-    ahead = {job.keys + next * kKeyBytes, kKeyBytes / 64, job.values + next * kValueBytes, kValueBytes / 64,
-             per_row < kMost ? per_row : kMost};
-  }
+  if (next != panel) ahead = ahead_of<Tile, D>(job, next, n_rows);
   for (int r = 0; r < n_rows; r += Tile::kRowsAtOnce) {
     const int n = n_rows - r < Tile::kRowsAtOnce ? n_rows - r : Tile::kRowsAtOnce;
     Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel, &ahead);
@@ -97,20 +100,30 @@ void attend_panel(const RowJob& job, int64_t panel, int64_t next, bool masked, S
   }
 }
 
+// Empty sums, and the first panel on its way.
 template <TileOps Tile, int D>
-void attend_row(const RowJob& job, std::byte* scratch) {
-  auto& t = *reinterpret_cast<Scratch<Tile, D>*>(scratch);
+void begin_row(const RowJob& job, int64_t panel, Scratch<Tile, D>& t) {
   const int n_rows = job.q_count * job.n_heads;
+  Ahead ahead = ahead_of<Tile, D>(job, panel, n_rows);
+  for (int r = 0; r < n_rows; ++r) {
+    if (const std::byte* lines = Ahead::take(&ahead, ahead.per_row))
+      for (int x = 0; x < ahead.per_row; ++x) __builtin_prefetch(lines + x * 64, 0, 2);
+    std::memset(t.acc + r * D, 0, D * sizeof(float));
+    t.max[r] = -__builtin_inff();
+  }
+  std::memset(t.sum, 0, static_cast<size_t>(n_rows * Tile::kLanes) * sizeof(float));
   for (int h = 0; h < job.n_heads; ++h)
     Tile::pack_rows(job.q + h * job.q_head_stride * dtype_bytes(job.q_dtype), job.q_dtype, job.q_stride,
                     job.q_count, D, 1.0f, t.rows + h * job.q_count * Tile::pitch(D));
-  std::memset(t.acc, 0, static_cast<size_t>(n_rows * D) * sizeof(float));
-  std::memset(t.sum, 0, static_cast<size_t>(n_rows * Tile::kLanes) * sizeof(float));
-  for (int r = 0; r < n_rows; ++r) t.max[r] = -__builtin_inff();
+}
 
+template <TileOps Tile, int D>
+void attend_row(const RowJob& job, std::byte* scratch) {
+  auto& t = *reinterpret_cast<Scratch<Tile, D>*>(scratch);
+  const auto block_at = [&](int64_t i) { return job.blocks == nullptr ? i : int64_t{job.blocks[i]}; };
+  begin_row<Tile, D>(job, job.n_blocks > 0 ? block_at(0) * job.panels_per_block : 0, t);
   {
     [[maybe_unused]] const typename Tile::Session session;
-    const auto block_at = [&](int64_t i) { return job.blocks == nullptr ? i : int64_t{job.blocks[i]}; };
     for (int64_t i = 0; i < job.n_blocks; ++i) {
       const int64_t block = block_at(i), end = (block + 1) * job.panels_per_block;
       for (int64_t panel = block * job.panels_per_block; panel < end; ++panel) {

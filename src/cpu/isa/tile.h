@@ -23,7 +23,7 @@ constexpr int64_t round_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
 }
 
-// Memory to fetch into L2 while a tile computes, a line per step: the panel that the loop reads next, its keys, then its
+// Memory to fetch into L2 while a tile computes, a line per step: the panel that the loop reads next, keys before
 // values. When a route jumps no hardware stream can guess it, and one burst of prefetches would stall on the fill
 // buffers instead.
 struct Ahead {

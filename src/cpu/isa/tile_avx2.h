@@ -189,11 +189,12 @@ struct TileAvx2 {
 
   [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
                                         int D) {
-    const float top = row_max(s, kPanel) * factor;
-    const __m256 shrink = exp2(_mm256_set1_ps(*max - top));
+    const float top = row_max(s, kPanel) * factor, before = *max;
+    *max = top;
+    if (before == -__builtin_inff()) return;  // nothing was summed yet
+    const __m256 shrink = exp2(_mm256_set1_ps(before - top));
     _mm256_store_ps(sum, _mm256_mul_ps(_mm256_load_ps(sum), shrink));
     for (int d = 0; d < D; d += 8) _mm256_store_ps(acc + d, _mm256_mul_ps(_mm256_load_ps(acc + d), shrink));
-    *max = top;
   }
 };
 static_assert(TileOps<TileAvx2>);

@@ -95,12 +95,13 @@ struct SoftmaxRow512 {
 
   [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
                                         int D) {
-    const float top = row_max(s, kPanel) * factor;
-    const __m512 shrink = exp2<5>(_mm512_set1_ps(*max - top));
+    const float top = row_max(s, kPanel) * factor, before = *max;
+    *max = top;
+    if (before == -__builtin_inff()) return;  // nothing was summed yet
+    const __m512 shrink = exp2<5>(_mm512_set1_ps(before - top));
     _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), shrink));
     for (int d = 0; d < D; d += 16)
       _mm512_storeu_ps(acc + d, _mm512_mul_ps(_mm512_loadu_ps(acc + d), shrink));
-    *max = top;
   }
 
   static float row_max(const float* s, int64_t n) {
