@@ -73,12 +73,16 @@ class SoftmaxLoop {
   }
 
   // Spreads the fetching of the following slot's panels over the n takers of this one: candidates jump, and no
-  // hardware stream can guess where.
+  // hardware stream can guess where. Few takers fetch a part: a burst would stall on the fill buffers. Vector tiles
+  // compute for longer than the read takes, and lost by it.
   void expect(int64_t following, int n) {
+    constexpr int64_t kMostLines = 8;
+    if (Tile::kRowStep == 1 || following == kNoSlot) return;
     const int64_t slot_bytes = job_.shape.panels_per_slot * job_.shape.panel_bytes;
-    ahead_ = following == kNoSlot ? nullptr : job_.panels + following * slot_bytes;
-    lines_per_taker_ = (slot_bytes / 64 + n - 1) / n;
-    ahead_end_ = ahead_ + (following == kNoSlot ? 0 : slot_bytes);
+    const int64_t lines = (slot_bytes / 64 + n - 1) / n;
+    lines_per_taker_ = lines < kMostLines ? lines : kMostLines;
+    ahead_ = job_.panels + following * slot_bytes;
+    ahead_end_ = ahead_ + slot_bytes;
   }
   void fetch_ahead() {
     for (int64_t i = 0; i < lines_per_taker_ && ahead_ < ahead_end_; ++i, ahead_ += 64)
