@@ -80,7 +80,7 @@ inline support::Tolerance peer_tolerance(const support::Problem& p, const Routes
   for (const double x : exact.lse_log2)
     largest_lse = std::isfinite(x) ? std::max(largest_lse, std::fabs(x)) : largest_lse;
   // Half a unit in the last place of the output's dtype, and what our own exp2 may be off: four of f32's, or, where
-  // weights are bf16 anyway, 3.3e-6 of a sum (kExp2Degree4).
+  // weights are bf16 anyway, 3.3e-6 of a sum (kFraction4).
   const double exp2_lse = peer.products == support::Products::kF32 ? 0 : 3.3e-6 * std::numbers::log2e;
   const DType out = p.out.view.dtype;
   const double unit = out == DType::kBF16 ? 0x1p-8 : out == DType::kF16 ? 0x1p-11 : 0x1p-24;

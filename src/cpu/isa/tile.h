@@ -103,12 +103,10 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
 // maximum.
 inline constexpr float kMaxSlack = 8.0f;
 
-// 2^f for f in [-1/2, 1/2], minimax in the relative error, the constant then set to 1 so that exp2(0) is exactly 1:
-// degree 5 errs by 1.3e-7; degree 4, where p is rounded to bf16, by 3.3e-6, which keeps the LSE as good as f32's.
+// 2^f for f in [-1/2, 1/2], minimax in the relative error (1.3e-7), the constant then set to 1 so that exp2(0) is exactly
+// 1. AVX-512 has an own polynomial beside an own way to the exponent.
 inline constexpr float kExp2Degree5[6] = {1.0f,           0x1.62e428p-1f, 0x1.ebf918p-3f,
                                           0x1.c6b6e4p-5f, 0x1.3d0c52p-7f, 0x1.5c08e6p-10f};
-inline constexpr float kExp2Degree4[5] = {1.0f, 0x1.62e0dcp-1f, 0x1.ec06dap-3f, 0x1.ca1444p-5f,
-                                          0x1.3997d6p-7f};
 // Adding it leaves the nearest integer in the low mantissa bits of a float of magnitude below 2^22.
 inline constexpr float kRoundMagic = 0x1.8p23f;
 // Below this exponent exp2 is cut to exactly 0; 2^-126 is the least normal float.

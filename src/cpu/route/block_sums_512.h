@@ -2,32 +2,11 @@
 // The same in registers of AVX-512: one pass over the scores, nothing written but the sums.
 #pragma once
 
-#include <immintrin.h>
-
+#include "cpu/isa/vec_avx512.h"
 #include "cpu/route/block_sums.h"
 
 namespace routerelay::cpu {
 namespace {
-
-// 2^f for f in [0, 1), minimax in the relative error: degree 4 errs by 2.6e-6; degree 3 by 7.5e-5, where the scores
-// come from bf16 products and are off by 2e-3 of themselves.
-constexpr float kFraction4[5] = {0x1.00002cp+0f, 0x1.62d166p-1f, 0x1.ee798ap-3f, 0x1.aa13fp-5f,
-                                 0x1.bb7cd4p-7f};
-constexpr float kFraction3[4] = {0x1.fff632p-1f, 0x1.64444cp-1f, 0x1.cefc4cp-3f, 0x1.3f96a4p-4f};
-
-// As isa/vec_avx512.h's exp2 but with two instructions for the exponent in place of five. 0 becomes 2^-126, which no
-// sum that reaches a route notices: a denormal result would cost a hundred cycles.
-template <int kDegree>
-__m512 exp2_of(__m512 x) {
-  constexpr int kFloor = 1;  // rounding mode of vreduceps
-  const float* c = kDegree == 4 ? kFraction4 : kFraction3;
-  const __m512 clamped = _mm512_max_ps(_mm512_set1_ps(kExp2Floor), x);  // NaN comes from the second operand
-  const __m512 f = _mm512_reduce_ps(clamped, kFloor);
-  __m512 y = _mm512_set1_ps(c[kDegree]);
-#pragma GCC unroll 4
-  for (int i = kDegree - 1; i >= 0; --i) y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(c[i]));
-  return _mm512_scalef_ps(y, clamped);
-}
 
 template <int kDegree>
 struct BlockSums512 {
@@ -53,7 +32,7 @@ struct BlockSums512 {
     if (_mm512_cmp_ps_mask(top, limit, _CMP_GT_OQ) != 0) follow(s, N, v);
     const __m512 shift = _mm512_set1_ps(v.subtrahend());
 #pragma GCC unroll 8
-    for (int i = 0; i < N; ++i) x[i] = exp2_of<kDegree>(_mm512_sub_ps(x[i], shift));
+    for (int i = 0; i < N; ++i) x[i] = exp2<kDegree>(_mm512_sub_ps(x[i], shift));
     float* sums = v.sums + v.n;
     if constexpr (kPanels == 1)
       if (n_blocks > 1) return add_blocks(x, n_blocks, sums);
