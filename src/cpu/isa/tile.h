@@ -103,8 +103,8 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
 // maximum.
 inline constexpr float kMaxSlack = 8.0f;
 
-// 2^f for f in [-1/2, 1/2], minimax in the relative error (1.3e-7), the constant then set to 1 so that exp2(0) is exactly
-// 1. AVX-512 has an own polynomial beside an own way to the exponent.
+// 2^f for f in [-1/2, 1/2], minimax in the relative error (1.3e-7), the constant then set to 1 so that exp2(0) is
+// exactly 1. AVX-512 has its own polynomial beside its own way to the exponent.
 inline constexpr float kExp2Degree5[6] = {1.0f,           0x1.62e428p-1f, 0x1.ebf918p-3f,
                                           0x1.c6b6e4p-5f, 0x1.3d0c52p-7f, 0x1.5c08e6p-10f};
 // Adding it leaves the nearest integer in the low mantissa bits of a float of magnitude below 2^22.
