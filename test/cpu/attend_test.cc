@@ -188,13 +188,28 @@ TEST_P(AttendTest, ListingEveryBlockIsDense) {
   EXPECT_EQ(p.lse_log2, q.lse_log2);
 }
 
-// Scores that climb along the keys move the maximum again and again; huge ones leave one key standing.
+// Scores that climb along the keys move the maximum again and again; huge ones leave one key standing, even where a
+// last place of theirs is worth thousands.
 TEST_P(AttendTest, ExtremeScores) {
-  for (const double size : {1e-30, 1.0, 30.0, 3000.0}) {
-    Problem p(square(300, 1, 1, 64, DType::kF32));
-    p.q.fill([&](int64_t, int64_t, int64_t c) { return c == 0 ? size : 0; });
-    p.k.fill([&](int64_t t, int64_t, int64_t) { return static_cast<double>(t % 97) / 4; });
-    expect_exact(p, full_routes());
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const double size : {1e-30, 1.0, 30.0, 3000.0, 1e9, 1e12, 1e30, 1e36}) {
+      SCOPED_TRACE(testing::Message() << size << ", " << dtype_name(dtype));
+      Problem p(square(300, 1, 1, 64, dtype));
+      p.q.fill([&](int64_t, int64_t, int64_t c) { return c == 0 ? size : 0; });
+      p.k.fill([&](int64_t t, int64_t, int64_t) { return static_cast<double>(t % 97) / 4; });
+      expect_exact(p, full_routes());
+    }
+}
+
+TEST_P(AttendTest, ExtremeScales) {
+  for (const float scale : {1e-44f, 1e-38f, 1e-30f, 1e9f, 1e30f, 1e38f}) {
+    SCOPED_TRACE(scale);
+    Problem p(square(300, 2, 1, 64, DType::kF32));
+    p.scale = scale;
+    const auto exact = support::exact_attention(p, full_routes());
+    RR_ASSERT_OK(attend(p, full_routes()));
+    for (int64_t t = 0; t < 300; ++t)
+      for (int64_t c = 0; c < 64; ++c) ASSERT_NEAR(p.out.get(t, 1, c), exact.out_at(t, 1, c), 1e-5) << t;
   }
 }
 

@@ -143,7 +143,8 @@ void attend_row(const RowJob& job, std::byte* scratch) {
       const int r = h * job.q_count + i;
       std::byte* out = job.out + (h * job.out_head_stride + i * job.out_stride) * dtype_bytes(job.out_dtype);
       float* lse = job.lse == nullptr ? nullptr : job.lse + h * job.lse_head_stride + i;
-      Tile::finish(t.acc + r * D, t.max[r], t.sum + r * Tile::kLanes, D, out, job.out_dtype, lse);
+      Tile::finish(t.acc + r * D, t.max[r] * job.factor, t.sum + r * Tile::kLanes, D, out, job.out_dtype,
+                   lse);
     }
 }
 

@@ -55,7 +55,7 @@ struct Ahead {
 //   keys    [D][64] f32  or  [pitch(D) / 2][64][2] bf16    one panel, transposed; missing keys are zero
 //   values  [64][D] f32  or  [32][D][2] bf16       one panel, value_size(D) elements; missing keys are zero
 //   s       [R][s_pitch] f32, 64 used per panel    products of rows and keys
-//   p       [R][64] Elem                           exp2(s * factor - max)
+//   p       [R][64] Elem                           exp2((s - max) * factor)
 //   acc     [R][D] f32                             sum of p * v
 //   max [M] f32, sum [M][kLanes] f32               online softmax state; sum over the lanes is the
 //   denominator
@@ -86,11 +86,12 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
   { T::scores(ce, n, ce, n, f, stride, ahead) } -> std::same_as<void>;
   // acc += p * values: (p, M, panel, D, acc, ahead = null).
   { T::accumulate(ce, n, ce, n, f, ahead) } -> std::same_as<void>;
-  // One online-softmax step over s [M][64]: (s, M, factor > 0, p, max, sum, acc, D, ahead = null), max of s * factor.
+  // One online-softmax step over s [M][64]: (s, M, factor > 0, p, max, sum, acc, D, ahead = null), max of s. The factor
+  // comes after the difference: products may pass f32's range or lose whole units where differences are exact.
   // -inf gives exactly 0, NaN stays NaN.
   { T::softmax(cf, n, factor, e, f, f, f, n, ahead) } -> std::same_as<void>;
   // out = acc / sum as dtype, lse = max + log2(sum); a row without keys gives 0 and -inf:
-  // (acc, max, sum, D, out, dtype, lse or null), one row.
+  // (acc, max times factor, sum, D, out, dtype, lse or null), one row.
   { T::finish(cf, factor, cf, n, out, dtype, f) } -> std::same_as<void>;
   // Largest of n contiguous scores, n a multiple of 16; NaN is ignored or returned.
   { T::row_max(cf, stride) } -> std::same_as<float>;
@@ -107,12 +108,22 @@ inline constexpr float kMaxSlack = 8.0f;
 // exactly 1. AVX-512 has its own polynomial beside its own way to the exponent.
 inline constexpr float kExp2Degree5[6] = {1.0f,           0x1.62e428p-1f, 0x1.ebf918p-3f,
                                           0x1.c6b6e4p-5f, 0x1.3d0c52p-7f, 0x1.5c08e6p-10f};
+// A product of the maximum above it loses more than 2^-13 to rounding, and soon whole units: there the maximum is
+// subtracted before the factor comes.
+inline constexpr float kExactShift = 0x1p12f;
 // Adding it leaves the nearest integer in the low mantissa bits of a float of magnitude below 2^22.
 inline constexpr float kRoundMagic = 0x1.8p23f;
 // Below this exponent exp2 is cut to exactly 0; 2^-126 is the least normal float.
 inline constexpr float kExp2Floor = -126.0f;
 
 namespace {
+
+// A distance in log2 as one of scores, which factor > 0 multiplies. Finite, however small the factor: -inf stays below.
+inline float in_scores(float log2, float factor) {
+  constexpr float kMost = 0x1.fffffep127f;
+  const float distance = log2 / factor;
+  return distance < -kMost ? -kMost : distance > kMost ? kMost : distance;
+}
 
 // Calls fn.template operator()<dtype>(): one branch per pack instead of one per load.
 template <class Fn>

@@ -85,14 +85,14 @@ struct TileAvx2 {
 
   static void softmax(const float* s, int M, float factor, float* p, float* max, float* sum, float* acc,
                       int D, Ahead* = nullptr) {
-    const float inverse = 1.0f / factor;
-    const __m256 scale = _mm256_set1_ps(factor);
+    const float slack = in_scores(kMaxSlack, factor);
+    const __m256 scale = _mm256_set1_ps(factor), floor = _mm256_set1_ps(in_scores(kExp2Floor, factor));
     for (int i = 0; i < M; ++i) {
       const float* row = s + i * kPanel;
       __m256 top = _mm256_load_ps(row);
       // The second operand survives a NaN in the first: NaN never becomes the maximum.
       for (int j = 8; j < kPanel; j += 8) top = _mm256_max_ps(_mm256_load_ps(row + j), top);
-      const __m256 limit = _mm256_set1_ps((max[i] + kMaxSlack) * inverse);
+      const __m256 limit = _mm256_set1_ps(max[i] + slack);
       if (_mm256_movemask_ps(_mm256_cmp_ps(top, limit, _CMP_GT_OQ)) != 0)
         rescale(row, factor, max + i, sum + i * kLanes, acc + i * D, D);
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
@@ -100,7 +100,7 @@ struct TileAvx2 {
       __m256 total = _mm256_load_ps(sum + i * kLanes);
 #pragma GCC unroll 8
       for (int j = 0; j < kPanel; j += 8) {
-        const __m256 y = exp2(_mm256_fmsub_ps(_mm256_load_ps(row + j), scale, shift));
+        const __m256 y = exp2(_mm256_sub_ps(_mm256_load_ps(row + j), shift), scale, floor);
         _mm256_store_ps(p + i * kPanel + j, y);
         total = _mm256_add_ps(total, y);
       }
@@ -189,10 +189,11 @@ struct TileAvx2 {
 
   [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
                                         int D) {
-    const float top = row_max(s, kPanel) * factor, before = *max;
+    const float top = row_max(s, kPanel), before = *max;
     *max = top;
     if (before == -__builtin_inff()) return;  // nothing was summed yet
-    const __m256 shrink = exp2(_mm256_set1_ps(before - top));
+    const __m256 shrink = exp2(_mm256_set1_ps(before - top), _mm256_set1_ps(factor),
+                               _mm256_set1_ps(in_scores(kExp2Floor, factor)));
     _mm256_store_ps(sum, _mm256_mul_ps(_mm256_load_ps(sum), shrink));
     for (int d = 0; d < D; d += 8) _mm256_store_ps(acc + d, _mm256_mul_ps(_mm256_load_ps(acc + d), shrink));
   }

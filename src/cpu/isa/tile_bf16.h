@@ -60,7 +60,7 @@ struct Bf16Packing {
 
   static void softmax(const float* s, int M, float factor, uint16_t* p, float* max, float* sum, float* acc,
                       int D, [[maybe_unused]] Ahead* ahead = nullptr) {
-    const float inverse = 1.0f / factor;
+    const float slack = in_scores(kMaxSlack, factor);
     const __m512 scale = _mm512_set1_ps(factor);
     for (int i = 0; i < M; ++i) {
       if constexpr (kRowStep > 1) {
@@ -71,12 +71,11 @@ struct Bf16Packing {
           for (int x = 0; x < ahead->per_row; ++x) _mm_prefetch(lines + x * 64, _MM_HINT_T1);
       }
       const float* row = s + i * kPanel;
-      const __m512 x[4] = {_mm512_load_ps(row), _mm512_load_ps(row + 16), _mm512_load_ps(row + 32),
-                           _mm512_load_ps(row + 48)};
-      if (SoftmaxRow512::passes(x, (max[i] + kMaxSlack) * inverse))
+      __m512 x[4] = {_mm512_load_ps(row), _mm512_load_ps(row + 16), _mm512_load_ps(row + 32),
+                     _mm512_load_ps(row + 48)};
+      if (SoftmaxRow512::passes(x, max[i] + slack))
         SoftmaxRow512::rescale(row, factor, max + i, sum + i * kLanes, acc + i * D, D);
-      // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
-      const __m512 shift = _mm512_set1_ps(max[i] == -__builtin_inff() ? 0.0f : max[i]);
+      const __m512 shift = SoftmaxRow512::shift_of(max[i], factor, x);
       __m512 y[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) y[j] = exp2<4>(_mm512_fmsub_ps(x[j], scale, shift));

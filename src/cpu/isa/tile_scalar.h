@@ -89,9 +89,9 @@ struct TileScalar {
                       int D, Ahead* = nullptr) {
     for (int i = 0; i < M; ++i) {
       const float* row = s + i * kPanel;
-      const float top = row_max(row, kPanel) * factor;
-      if (top > max[i] + kMaxSlack) {
-        const float shrink = exp2(max[i] - top);
+      const float top = row_max(row, kPanel);
+      if (top > max[i] + in_scores(kMaxSlack, factor)) {
+        const float shrink = exp2((max[i] - top) * factor);
         for (int x = 0; x < kLanes; ++x) sum[i * kLanes + x] *= shrink;
         for (int d = 0; d < D; ++d) acc[i * D + d] *= shrink;
         max[i] = top;
@@ -99,7 +99,7 @@ struct TileScalar {
       // A row without a visible key so far has the maximum -inf: subtracting it would make NaN.
       const float shift = max[i] == -INFINITY ? 0.0f : max[i];
       for (int j = 0; j < kPanel; ++j) {
-        p[i * kPanel + j] = exp2(row[j] * factor - shift);
+        p[i * kPanel + j] = exp2((row[j] - shift) * factor);
         sum[i * kLanes + j % kLanes] += p[i * kPanel + j];
       }
     }

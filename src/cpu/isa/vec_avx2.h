@@ -60,12 +60,13 @@ void transpose8(__m256 r[8]) {
   for (int i = 0; i < 8; ++i) r[i] = t[i];
 }
 
-// 2^x, exactly 0 below kExp2Floor, NaN for NaN. x at most kMaxSlack or so: no overflow is caught.
-__m256 exp2(__m256 x) {
+// 2^(x * factor), exactly 0 for x below floor, which is kExp2Floor / factor; NaN for NaN. x * factor at most kMaxSlack
+// or so: no overflow is caught. The factor costs nothing: it rides on the two additions.
+__m256 exp2(__m256 x, __m256 factor = _mm256_set1_ps(1.0f), __m256 floor = _mm256_set1_ps(kExp2Floor)) {
   const __m256 magic = _mm256_set1_ps(kRoundMagic);
-  const __m256 keep = _mm256_cmp_ps(x, _mm256_set1_ps(kExp2Floor), _CMP_NLT_UQ);
-  const __m256 shifted = _mm256_add_ps(x, magic);
-  const __m256 f = _mm256_sub_ps(x, _mm256_sub_ps(shifted, magic));
+  const __m256 keep = _mm256_cmp_ps(x, floor, _CMP_NLT_UQ);
+  const __m256 shifted = _mm256_fmadd_ps(x, factor, magic);
+  const __m256 f = _mm256_fmsub_ps(x, factor, _mm256_sub_ps(shifted, magic));
   __m256 y = _mm256_set1_ps(kExp2Degree5[5]);
 #pragma GCC unroll 5
   for (int i = 4; i >= 0; --i) y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(kExp2Degree5[i]));

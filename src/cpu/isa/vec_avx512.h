@@ -99,12 +99,22 @@ struct SoftmaxRow512 {
     return _mm512_cmp_ps_mask(top, limit, _CMP_GT_OQ) != 0;
   }
 
+  // What to subtract from s * factor: the maximum's product or, once that is no longer exact enough, nothing, and s
+  // comes back without the maximum. Nor is -inf subtracted, the maximum of a row without a visible key so far: NaN.
+  static __m512 shift_of(float max, float factor, __m512 s[4]) {
+    const float shift = max * factor;
+    if (__builtin_fabsf(shift) < kExactShift) return _mm512_set1_ps(shift);
+    if (max != -__builtin_inff())
+      for (int j = 0; j < 4; ++j) s[j] = _mm512_sub_ps(s[j], _mm512_set1_ps(max));
+    return _mm512_setzero_ps();
+  }
+
   [[gnu::noinline]] static void rescale(const float* s, float factor, float* max, float* sum, float* acc,
                                         int D) {
-    const float top = row_max(s, kPanel) * factor, before = *max;
+    const float top = row_max(s, kPanel), before = *max;
     *max = top;
     if (before == -__builtin_inff()) return;  // nothing was summed yet
-    const __m512 shrink = exp2<5>(_mm512_set1_ps(before - top));
+    const __m512 shrink = exp2<5>(_mm512_set1_ps((before - top) * factor));
     _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), shrink));
     for (int d = 0; d < D; d += 16)
       _mm512_storeu_ps(acc + d, _mm512_mul_ps(_mm512_loadu_ps(acc + d), shrink));
