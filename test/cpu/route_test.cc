@@ -141,6 +141,31 @@ TEST_P(RouteTest, AScoreDoesNotDependOnTheRowsBesideIt) {
   }
 }
 
+TEST_P(RouteTest, AScoreDoesNotDependOnBatchMates) {
+  ProblemArgs args{.q_tokens = 460, .k_tokens = 2200, .q_heads = 2};
+  const Sequence first{0, 60, 0, 190, 130},
+      second{60, 400, 190, 2000, 1600};  // three blocks before the second
+  args.sequences = {first, second};
+  const Problem batch(args);
+  args.sequences = {second};
+  const Problem alone(args);
+  const Options o = options();
+  RouteCase with(batch, o), without(alone, o);
+  const auto scorer_of = [&](const Problem& p, const RouteCase& c) {
+    return cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa());
+  };
+  support::ScoreTable got(with, kAll), want(without, kAll);
+  got.fill(*scorer_of(batch, with), isa(), 2);
+  want.fill(*scorer_of(alone, without), isa(), 1);
+  for (int64_t head = 0; head < 2; ++head)
+    for (int64_t row = 0; row < alone.rows.size(); ++row) {
+      const int64_t list = head * batch.rows.size() + batch.rows.size() - alone.rows.size() + row;
+      for (int32_t b = 0; b < alone.rows.rows[static_cast<size_t>(row)].visible_blocks; ++b)
+        ASSERT_EQ(got.score(list, b), want.score(head * alone.rows.size() + row, b))
+            << row << ", block " << b;
+    }
+}
+
 TEST_P(RouteTest, RoutesMatchTheReference) {
   for (const char* preset : {"balanced", "careful"})
     for (const Selection selection : {Selection::kTopK, Selection::kThreshold, Selection::kTopP}) {

@@ -33,7 +33,7 @@ struct SoftmaxRequest {
   int n_vectors = 0;
   int n_ids = 0;
   const int32_t* ids = nullptr;  // ascending, in the sequence
-  int64_t first_block = 0;       // of the sequence, among all packed blocks
+  int64_t first_block = 0;       // of the sequence, among all packed blocks; begins a slot
   int64_t patch_column = -1;     // a column whose score is in `patch`, not in the panels; -1: none
   float* score = nullptr;        // [n_ids], written
 };

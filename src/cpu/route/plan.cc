@@ -46,7 +46,12 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   p.rows_at_once =
       std::clamp((kernel.row_step > 1 ? kVectorsPerAmxPass : kVectorsPerPass) / vectors, 1, kMaxRowsAtOnce);
   p.max_vectors = std::max(p.vectors_per_row, std::min(vectors * p.rows_at_once, kMaxVectors));
-  p.n_slots = ceil_div(a.rows.n_blocks, shape.blocks_per_slot);
+  // Every sequence begins a slot. A vector's sums follow its shift slot by slot: cut elsewhere, a score would have
+  // other bits, and batch mates must not change any.
+  for (const BlockRun& run : a.rows.runs) {
+    p.first_slot.push_back(p.n_slots);
+    p.n_slots += ceil_div(run.n_blocks, shape.blocks_per_slot);
+  }
   // One line more than full ones: at a pitch of 2 KiB all vectors' sums would share a few sets of the L1 cache.
   p.sum_pitch = round_up(p.n_slots * shape.blocks_per_slot, 16) + 16;
   return p;

@@ -3,6 +3,8 @@
 // row has, how much memory that takes. Pure; runs nothing.
 #pragma once
 
+#include <vector>
+
 #include "core/rows.h"
 #include "cpu/route/kernel.h"
 #include "routerelay/options.hpp"
@@ -25,10 +27,12 @@ struct RouterPlan {
   int rows_at_once = 1;     // rows that share a pass over the keys
   int max_vectors = 1;      // of one job
   int64_t n_slots = 0;
-  int64_t vector_bytes = 0;  // of one packed vector
-  int64_t sum_pitch = 0;     // of SoftmaxScratch
+  std::vector<int64_t> first_slot;  // of every sequence
+  int64_t vector_bytes = 0;         // of one packed vector
+  int64_t sum_pitch = 0;            // of SoftmaxScratch
 
-  // Packed keys of one KV head: never more than the head's keys in the tile's element type, rounded up to panels.
+  // Packed keys of one KV head: never more than its keys in the tile's element type, each sequence's rounded up to
+  // panels.
   int64_t head_bytes() const { return n_slots * shape.panels_per_slot * shape.panel_bytes; }
 };
 

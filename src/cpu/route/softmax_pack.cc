@@ -8,27 +8,17 @@
 #include "cpu/route/softmax_scorer.h"
 
 namespace routerelay::cpu {
-namespace {
 
-// The sequence that a block of the call belongs to.
-const BlockRun& run_of(const Rows& rows, int64_t block) {
-  const auto after =
-      std::upper_bound(rows.runs.begin(), rows.runs.end(), block,
-                       [](int64_t b, const BlockRun& run) { return b < run.first_block + run.n_blocks; });
-  return *after;
-}
-
-}  // namespace
-
-// Head_dim elements of `piece` of a column of `block`; null when there is no such token.
-const std::byte* SoftmaxScorer::column_token(int kv_head, int64_t block, int column, int piece) const {
-  if (block >= a_.rows.n_blocks) return nullptr;
+// Head_dim elements of `piece` of a column of the sequence's `block`; null when there is no such token.
+const std::byte* SoftmaxScorer::column_token(int kv_head, const BlockRun& run, int64_t block, int column,
+                                             int piece) const {
+  if (block >= run.n_blocks) return nullptr;
   if (a_.router.kind == Router::kSub) {
-    const int64_t mean = (kv_head * a_.summary.n_blocks + block) * plan_.shape.columns_per_block + column;
-    return reinterpret_cast<const std::byte*>(a_.summary.sub_means.data() + mean * a_.summary.head_dim);
+    const int64_t at = kv_head * a_.summary.n_blocks + run.first_block + block;
+    return reinterpret_cast<const std::byte*>(
+        a_.summary.sub_means.data() + (at * plan_.shape.columns_per_block + column) * a_.summary.head_dim);
   }
-  const BlockRun& run = run_of(a_.rows, block);
-  const int64_t token = (block - run.first_block) * a_.rows.k_block + column * plan_.keys_per_column + piece;
+  const int64_t token = block * a_.rows.k_block + column * plan_.keys_per_column + piece;
   return token < run.k_len ? a_.k.at(run.k_begin + token, kv_head) : nullptr;
 }
 
@@ -37,10 +27,15 @@ void SoftmaxScorer::pack_slot(int kv_head, int64_t slot, std::byte* tokens, std:
   const bool means = a_.router.kind == Router::kSub;
   const DType dtype = means ? DType::kBF16 : a_.k.dtype;
   const int D = static_cast<int>(a_.k.head_dim), B = shape.blocks_per_slot;
+  // The last sequence that begins no later: one without keys begins where the next one does.
+  const auto after = std::upper_bound(plan_.first_slot.begin(), plan_.first_slot.end(), slot);
+  const auto sequence = static_cast<size_t>(after - plan_.first_slot.begin()) - 1;
+  const BlockRun& run = a_.rows.runs[sequence];
+  const int64_t first_block = (slot - plan_.first_slot[sequence]) * B;
   for (int panel = 0; panel < shape.panels_per_slot; ++panel)
     for (int piece = 0; piece < plan_.pieces; ++piece, out += shape.panel_bytes / plan_.pieces) {
       const auto column = [&](int x) {
-        return column_token(kv_head, slot * B + x % B, panel * kPanel / B + x / B, piece);
+        return column_token(kv_head, run, first_block + x % B, panel * kPanel / B + x / B, piece);
       };
       if (B == 1 && plan_.pieces == 1) {  // as they lie in memory; the missing ones are the last
         int n = kPanel;

@@ -29,7 +29,7 @@ class SoftmaxScorer final : public RowScorer {
 
   // softmax_pack.cc
   void pack_slot(int kv_head, int64_t slot, std::byte* tokens, std::byte* out) const;
-  const std::byte* column_token(int kv_head, int64_t block, int column, int piece) const;
+  const std::byte* column_token(int kv_head, const BlockRun& run, int64_t block, int column, int piece) const;
 
   // softmax_vectors.cc: vectors, limits and patches of one row and head, behind those of `job`.
   void add_request(const Row& row, int kv_head, const ScoreRequest& request, Job& job) const;
@@ -38,6 +38,9 @@ class SoftmaxScorer final : public RowScorer {
   void add_antidiagonals(const Row& row, int kv_head, int q_head, SoftmaxRequest& request, Job& job) const;
   float patched_score(const Row& row, int kv_head, int q_head, int32_t group) const;
   void add_vector(const Row& row, int32_t last_query, Job& job) const;
+  int64_t first_packed_block(const Row& row) const {
+    return plan_.first_slot[static_cast<size_t>(row.sequence)] * plan_.shape.blocks_per_slot;
+  }
   std::byte* next_vector(Job& job) const {
     return job.base + layout_.vectors + job.n_vectors * plan_.vector_bytes;
   }

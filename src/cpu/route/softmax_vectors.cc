@@ -13,7 +13,7 @@ void SoftmaxScorer::add_request(const Row& row, int kv_head, const ScoreRequest&
   SoftmaxRequest r{.first_vector = job.n_vectors,
                    .n_ids = static_cast<int>(request.ids.size()),
                    .ids = request.ids.data(),
-                   .first_block = row.first_block,
+                   .first_block = first_packed_block(row),
                    .score = request.score};
   switch (a_.router.kind) {
     case Router::kSub:
@@ -32,7 +32,7 @@ void SoftmaxScorer::add_request(const Row& row, int kv_head, const ScoreRequest&
 // The vector just packed sees what query `last_query` of the row sees.
 void SoftmaxScorer::add_vector(const Row& row, int32_t last_query, Job& job) const {
   auto* limits = reinterpret_cast<int64_t*>(job.base + layout_.limits);
-  limits[job.n_vectors++] = row.first_block * plan_.shape.columns_per_block +
+  limits[job.n_vectors++] = first_packed_block(row) * plan_.shape.columns_per_block +
                             ceil_div(row.keys_of(last_query), plan_.keys_per_column);
 }
 
@@ -79,7 +79,8 @@ void SoftmaxScorer::add_antidiagonals(const Row& row, int kv_head, int q_head, S
   // Keys that the row does not see count as zero, but the panels hold them: the group that the row's end cuts through
   // is scored apart.
   const bool cut = row.visible_keys % s != 0 && row.visible_keys < run.k_len;
-  if (cut) request.patch_column = row.first_block * plan_.shape.columns_per_block + row.visible_keys / s;
+  if (cut)
+    request.patch_column = first_packed_block(row) * plan_.shape.columns_per_block + row.visible_keys / s;
   auto* patch = reinterpret_cast<float*>(job.base + layout_.patch);
   for (int32_t u = 0; u * s < row.q_count; ++u) {
     if (cut) patch[job.n_vectors] = factor * patched_score(row, kv_head, q_head, u);
