@@ -107,6 +107,32 @@ TEST(Select, NearHoldsTheNextRanksOnly) {
   EXPECT_THAT(s.near, ElementsAre(5, 6));
 }
 
+// However many ranks are sorted at a time, they come as from one sort.
+TEST(Select, RanksComeInOrder) {
+  std::vector<float> score;
+  Philox random(3, 0);
+  for (int i = 0; i < 300; ++i) score.push_back(static_cast<float>(random.below(40)));
+  score[7] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<uint32_t> sorted(score.size());
+  std::iota(sorted.begin(), sorted.end(), 0u);
+  std::ranges::stable_sort(sorted, [&](uint32_t a, uint32_t b) {
+    return std::isnan(score[b]) ? !std::isnan(score[a]) : score[a] > score[b];
+  });
+  for (const int32_t step : {0, 1, 2, 50, 299, 300, 1000}) {
+    Ranking ranking;
+    ranking.begin(score);
+    ranking.expect(step);
+    for (uint32_t rank = 0; rank < ranking.size(); ++rank) ASSERT_EQ(ranking.at(rank), sorted[rank]) << step;
+  }
+}
+
+TEST(Select, FarLimitsDoNotWrapAround) {
+  Options o = raw_options(Selection::kTopK);
+  o.relay.mode = Relay::kScreen;
+  o.relay.near = 1e6;
+  EXPECT_GE(challengers_of(o.relay, 0, 3000).near, 3000);
+}
+
 // Scores come from a matrix [rows, blocks] that a test changes between layers.
 class MatrixScorer : public RowScorer {
  public:

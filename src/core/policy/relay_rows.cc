@@ -216,8 +216,8 @@ class RelayRows {
     const Row& r = args_.rows.rows[static_cast<size_t>(row)];
     counters_[static_cast<size_t>(thread)].screened +=
         static_cast<int64_t>(u.ids.size()) * units_.heads_per_unit;
-    const auto wide =
-        static_cast<int32_t>(std::lround(args_.options.relay.wide * floor_count(r, args_.options.selection)));
+    const double asked = args_.options.relay.wide * floor_count(r, args_.options.selection);
+    const auto wide = static_cast<int32_t>(std::lround(std::min<double>(asked, r.visible_blocks)));
     const auto list = static_cast<size_t>(units_.list(units_.first_head(kv_head, u.unit), row));
     mark_known(list, r, true, s.marks);
     mark_best(u.ids, u.score, wide, s.select.ranking, s.marks);

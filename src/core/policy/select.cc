@@ -119,7 +119,8 @@ void Ranking::begin(std::span<const float> score) {
 }
 
 void Ranking::sort_up_to(size_t rank) {
-  const size_t end = std::min(std::max(rank + 1, sorted_ + step_), keys_.size());
+  // At least as many again: who asks for every rank in turn pays for a sort, not for a search per rank.
+  const size_t end = std::min(std::max(rank + 1, sorted_ + std::max(step_, sorted_)), keys_.size());
   const auto at = [this](size_t i) { return keys_.begin() + static_cast<std::ptrdiff_t>(i); };
   if (end < keys_.size()) std::nth_element(at(sorted_), at(end), keys_.end(), std::greater<>());
   std::sort(at(sorted_), at(end), std::greater<>());
@@ -140,7 +141,7 @@ Challengers challengers_of(const RelayOptions& relay, int32_t k, int32_t c) {
     case Relay::kFixed:
       return {};
     case Relay::kScreen:
-      return {static_cast<int32_t>(std::lround(relay.near * c)), 0};
+      return {static_cast<int32_t>(std::lround(std::min(relay.near * c, 0x1p30))), 0};
     case Relay::kStrict:
     case Relay::kMass:
       d = k <= 16 ? Challengers{12, 12} : Challengers{std::max(12, k / 4), std::max(8, k / 8)};

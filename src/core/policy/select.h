@@ -26,7 +26,7 @@ class Ranking {
  public:
   void begin(std::span<const float> score);
   uint32_t size() const { return static_cast<uint32_t>(keys_.size()); }
-  // How many ranks the next request for an unsorted one sorts at least.
+  // How many ranks the first request for an unsorted one sorts at least.
   void expect(int32_t count) { step_ = count > 1 ? static_cast<size_t>(count) : 1; }
   // Position among the scores of the block with this rank.
   uint32_t at(uint32_t rank) {
