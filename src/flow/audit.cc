@@ -109,7 +109,8 @@ Status audit_layer(const AuditArgs& a, const Stages& stages, Exec& exec, LayerRe
       for (int64_t t = 0; t < row.q_count; ++t) {
         const float seen = a.lse_log2[h * a.layer.q.tokens + row.q_begin + t];
         const float all = lse[static_cast<size_t>(h * sample.q.tokens + sample.rows.rows[i].q_begin + t)];
-        mass += std::exp2(static_cast<double>(seen) - all);
+        // Without a visible key both are -inf, and nothing was missed.
+        mass += seen == all ? 1 : std::exp2(static_cast<double>(seen) - all);
       }
       ++report.audited_rows;
       report.audited_mass_recall += mass / row.q_count;

@@ -33,7 +33,7 @@ Status timed(double& elapsed_us, const Fn& stage) {
 }
 
 bool same_geometry(const Rows& a, const Rows& b) {
-  return a.size() == b.size() &&
+  return a.size() == b.size() && a.runs.size() == b.runs.size() &&
          std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), [](const Row& x, const Row& y) {
            return x.sequence == y.sequence && x.position == y.position && x.q_count == y.q_count &&
                   x.visible_keys == y.visible_keys && x.dense == y.dense;

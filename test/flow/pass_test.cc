@@ -245,6 +245,35 @@ TEST_P(PassOn, AnotherGeometryStartsAnotherLedger) {
   EXPECT_FALSE(pass.report().layers[1].relayed);
 }
 
+TEST_P(PassOn, AuditingQueriesWithoutKeysMissesNothing) {
+  Engine e = engine(GetParam());
+  Options o = preset("balanced");
+  o.dense_below = 0;
+  o.audit_every = 1;
+  Pass pass = Pass::begin(e, o).value();
+  Problem p = prompt(100, 3);
+  p.sequences = {{0, 64, 0, 0, 0}};
+  const Status status = pass.layer(p.layer_args(3));
+  ASSERT_TRUE(status.ok()) << status.message();
+  const LayerReport& r = pass.report().layers.back();
+  EXPECT_EQ(r.audited_rows, 4);
+  EXPECT_EQ(r.audited_mass_recall, 4);
+}
+
+// A sequence without queries has no row, but it counts: relaying is watched per sequence.
+TEST_P(PassOn, ASequenceWithoutQueriesMayComeAndGo) {
+  Engine e = engine(GetParam());
+  Options o = preset("balanced");
+  o.relay.auto_off = true;
+  Pass pass = Pass::begin(e, o).value();
+  for (int l = 0; l < 6; ++l) {
+    Problem p = prompt(500, l);
+    if (l % 2 == 1) p.sequences.push_back({500, 0, 0, 500, 0});
+    const Status status = pass.layer(p.layer_args(l));
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
 TEST(Pass, LayersMustComeInOrder) {
   Engine e = engine("reference");
   Problem p = prompt(70, 0);
