@@ -28,14 +28,17 @@ struct BenchArgs {
   std::vector<std::string> presets;  // layer: empty: balanced
   int q_heads = 4;
   int kv_heads = 2;
-  int threads = 0;                                                     // 0: all cores
-  double seconds = 1;                                                  // measured per case, after a warm-up
-  std::function<void(const std::string& what, double done)> progress;  // may be empty
+  int threads = 0;     // 0: all cores
+  double seconds = 1;  // measured per case, after a warm-up
+  // May be empty.
+  std::function<void(const std::string& what, double done)> progress;
 };
 
-Result<std::vector<Record>> bench_peak(const BenchArgs& args);  // gflops: isa, dtype, threads
-Result<std::vector<Record>> bench_attend(
-    const BenchArgs& args);  // gflops: isa, dtype, head_dim, keys, density
-Result<std::vector<Record>> bench_layer(const BenchArgs& args);  // share_of_dense: stage, preset, layer_kind
+// gflops: isa, dtype, threads
+Result<std::vector<Record>> bench_peak(const BenchArgs& args);
+// gflops: isa, dtype, head_dim, keys, density
+Result<std::vector<Record>> bench_attend(const BenchArgs& args);
+// share_of_dense: stage, preset, layer_kind
+Result<std::vector<Record>> bench_layer(const BenchArgs& args);
 
 }  // namespace routerelay

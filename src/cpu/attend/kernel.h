@@ -35,8 +35,8 @@ struct RowJob {
   int64_t q_head_stride = 0;
   int q_count = 0;
   int n_heads = 1;  // q_count * n_heads <= kMaxItemRows
-  float factor =
-      0;  // scale * log2(e), above 0; on the scores, so that rounding the queries loses nothing more
+  // scale * log2(e), above 0; on the scores, so that rounding the queries loses nothing more.
+  float factor = 0;
 
   const std::byte* keys = nullptr;  // packed panels of the sequence's KV head
   const std::byte* values = nullptr;
