@@ -55,9 +55,8 @@ bool holds(const Summary& s, const SummaryNeeds& needs, const Rows& rows) {
 
 bool holds(const Proposal& p, const Rows& rows, int64_t q_heads) {
   const auto n = static_cast<size_t>(q_heads * rows.size());
-  const auto absent_or_whole = [n](const auto& array) { return array.empty() || array.size() == n; };
   if (p.kind.size() != n || p.cause.size() != n || p.candidates.size() != q_heads * rows.size()) return false;
-  if (!absent_or_whole(p.rescored) || !absent_or_whole(p.cut)) return false;
+  if (!p.rescored.empty() && p.rescored.size() != n) return false;
   return all_lists(rows, q_heads, [&](int64_t i, const Row& row) {
     const Kind kind = p.kind[static_cast<size_t>(i)];
     const auto candidates = p.candidates[i];

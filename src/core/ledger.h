@@ -38,8 +38,6 @@ struct Proposal {
   std::vector<Cause> cause;       // [q_heads * n_rows]: why kAll; kNone for candidates and kept rows
   std::vector<int32_t> rescored;  // [q_heads * n_rows]: blocks the costly router scored for relay; or empty
   BlockLists candidates;          // empty lists where kind is not kCandidates
-  std::vector<float>
-      cut;  // certify: scores below it cannot enter; -inf elsewhere. [q_heads * n_rows] or empty
 };
 
 }  // namespace routerelay
