@@ -137,9 +137,11 @@ Status check_layer(const LayerArgs& a) {
     return bad("k.head_dim is {}; must be q's {}", a.k.head_dim, a.q.head_dim);
   if (a.q.heads % a.k.heads != 0)
     return bad("k.heads is {}; must divide q.heads, which is {}", a.k.heads, a.q.heads);
-  constexpr float kMostScale = 1e38f;  // times log2(e) it is still finite
-  if (!(a.scale >= 0 && a.scale <= kMostScale))
-    return bad("scale is {}; legal: above 0 to {:g}, or 0 for 1/sqrt(head_dim)", a.scale, kMostScale);
+  // Times log2(e) it stays finite, and normal: a host may have switched denormals off, and -inf times 0 is NaN.
+  constexpr float kLeastScale = 1e-37f, kMostScale = 1e38f;
+  if (a.scale != 0 && !(a.scale >= kLeastScale && a.scale <= kMostScale))
+    return bad("scale is {}; legal: {:g} to {:g}, or 0 for 1/sqrt(head_dim)", a.scale, kLeastScale,
+               kMostScale);
   if (a.layer < -1) return bad("layer is {}; legal: -1 (unknown) or an index", a.layer);
   RR_TRY(check_sequences(a));
   if (a.sequences.empty() && a.k.tokens < a.q.tokens)

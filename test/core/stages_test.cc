@@ -85,11 +85,13 @@ TEST_F(CheckLayer, RefusesDtypesAndPointers) {
 
 TEST_F(CheckLayer, RefusesNumbers) {
   refuses([](LayerArgs& a) { a.scale = -1; },
-          "scale is -1; legal: above 0 to 1e+38, or 0 for 1/sqrt(head_dim)");
+          "scale is -1; legal: 1e-37 to 1e+38, or 0 for 1/sqrt(head_dim)");
+  refuses([](LayerArgs& a) { a.scale = 1e-40f; },
+          "scale is 1e-40; legal: 1e-37 to 1e+38, or 0 for 1/sqrt(head_dim)");
   refuses([](LayerArgs& a) { a.scale = std::numeric_limits<float>::quiet_NaN(); },
-          "scale is nan; legal: above 0 to 1e+38, or 0 for 1/sqrt(head_dim)");
+          "scale is nan; legal: 1e-37 to 1e+38, or 0 for 1/sqrt(head_dim)");
   refuses([](LayerArgs& a) { a.scale = std::numeric_limits<float>::infinity(); },
-          "scale is inf; legal: above 0 to 1e+38, or 0 for 1/sqrt(head_dim)");
+          "scale is inf; legal: 1e-37 to 1e+38, or 0 for 1/sqrt(head_dim)");
   refuses([](LayerArgs& a) { a.layer = -2; }, "layer is -2; legal: -1 (unknown) or an index");
 }
 

@@ -11,7 +11,7 @@
 
 namespace routerelay::cpu {
 
-// Most rows of one work item: q_block queries times the query heads that share a pass over the keys.
+// Most rows of one work item: the queries times the query heads that share a pass over the keys.
 inline constexpr int kMaxItemRows = 256;
 
 // One panel of one KV head: up to 64 tokens of k and v, packed for the ISA.
@@ -27,7 +27,7 @@ struct PackJob {
   uint8_t* finite = nullptr;  // written: 1 when no packed value is NaN or infinite
 };
 
-// One row of queries, of one or several consecutive query heads that share KV head and blocks.
+// Consecutive queries of one or several consecutive query heads that share KV head and blocks.
 struct RowJob {
   const std::byte* q = nullptr;
   DType q_dtype = DType::kF32;

@@ -21,7 +21,7 @@ struct Scratch {
 
   alignas(64) Elem rows[kPadded * Tile::pitch(D)];
   alignas(64) float acc[kPadded * D];
-  alignas(64) float s[Tile::kRowsAtOnce * kPanel];
+  alignas(64) float s[Tile::rows_scored(D) * kPanel];
   alignas(64) Elem p[Tile::kRowsAtOnce * kPanel];
   alignas(64) float max[kRows];
   alignas(64) float sum[kRows * Tile::kLanes];
@@ -31,6 +31,10 @@ struct Scratch {
   alignas(64) float one_acc[Tile::kRowStep * D];
 };
 
+inline int least(int a, int b) {
+  return a < b ? a : b;
+}
+
 // Keys of the panel at `first` that query i sees, 0 .. 64.
 inline int visible_in(const RowJob& job, int64_t first, int i) {
   const int64_t causal = job.position + i + 1;
@@ -38,11 +42,15 @@ inline int visible_in(const RowJob& job, int64_t first, int i) {
   return seen < 0 ? 0 : seen > kPanel ? kPanel : static_cast<int>(seen);
 }
 
-inline void mask(const RowJob& job, int64_t first, int row0, int n, float* s) {
-  for (int r = 0; r < n; ++r) {
-    const int visible = visible_in(job, first, (row0 + r) % job.q_count);
-    for (int j = visible; j < kPanel; ++j) s[r * kPanel + j] = -__builtin_inff();
-  }
+// Whether no row of [begin, end) sees a key of the panel at `first`; a guess, false where several heads meet.
+inline bool hidden(const RowJob& job, int64_t first, int begin, int end) {
+  const int last = begin % job.q_count + end - 1 - begin;
+  return last < job.q_count && visible_in(job, first, last) == 0;
+}
+
+inline void mask(const RowJob& job, int64_t first, int begin, int end, float* s) {
+  for (int r = begin; r < end; ++r, s += kPanel)
+    for (int j = visible_in(job, first, r % job.q_count); j < kPanel; ++j) s[j] = -__builtin_inff();
 }
 
 // acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Later
@@ -88,15 +96,20 @@ void attend_panel(const RowJob& job, int64_t panel, int64_t next, bool masked, S
   const int n_rows = job.q_count * job.n_heads;
   Ahead ahead;
   if (next != panel) ahead = ahead_of<Tile, D>(job, next, n_rows);
-  for (int r = 0; r < n_rows; r += Tile::kRowsAtOnce) {
-    const int n = n_rows - r < Tile::kRowsAtOnce ? n_rows - r : Tile::kRowsAtOnce;
-    Tile::scores(t.rows + r * Tile::pitch(D), n, keys, D, t.s, kPanel, &ahead);
-    if (masked) mask(job, first, r, n, t.s);
-    Tile::softmax(t.s, n, job.factor, t.p, t.max + r, t.sum + r * Tile::kLanes, t.acc + r * D, D, &ahead);
-    if (masked && !job.finite[panel])
-      accumulate_carefully<Tile, D>(job, first, r, n, values, t);
-    else
-      Tile::accumulate(t.p, n, values, D, t.acc + r * D, &ahead);
+  for (int begin = 0; begin < n_rows; begin += Tile::rows_scored(D)) {
+    const int end = begin + least(n_rows - begin, Tile::rows_scored(D));
+    if (masked && hidden(job, first, begin, end)) continue;
+    Tile::scores(t.rows + begin * Tile::pitch(D), end - begin, keys, D, t.s, kPanel, &ahead);
+    if (masked) mask(job, first, begin, end, t.s);
+    for (int r = begin; r < end; r += Tile::kRowsAtOnce) {
+      const int n = least(end - r, Tile::kRowsAtOnce);
+      Tile::softmax(t.s + (r - begin) * kPanel, n, job.factor, t.p, t.max + r, t.sum + r * Tile::kLanes,
+                    t.acc + r * D, D, &ahead);
+      if (masked && !job.finite[panel])
+        accumulate_carefully<Tile, D>(job, first, r, n, values, t);
+      else
+        Tile::accumulate(t.p, n, values, D, t.acc + r * D, &ahead);
+    }
   }
 }
 

@@ -35,13 +35,14 @@ struct PackItem {
 };
 constexpr int64_t kPanelsPerPack = 8;
 
-// One row of one or several query heads.
+// A row of one query head; or consecutive rows of several heads, all of which see every block.
 struct RowItem {
   const Unit* unit;
-  int64_t row;
+  int64_t first_row;
+  int64_t n_rows;
   int64_t q_head;
   int64_t n_heads;
-  int64_t cost;  // panels times heads
+  int64_t cost;  // blocks times rows times heads
 };
 
 class Launch {
@@ -79,26 +80,44 @@ class Launch {
 
   // Items of the unit's rows, and marks on the panels that they visit: others are not packed.
   void add_rows(const Unit& unit) {
+    const int64_t end = unit.first_row + unit.n_rows;
+    for (int64_t r = unit.first_row, next = r; r < end; r = next) {
+      const bool all = sees_all(row_at(r));
+      for (next = r + 1; all && next < end && next - r < plan_.rows_per_item && continues(next);) ++next;
+      if (all)
+        add_full(unit, r, next - r);
+      else
+        add_routed(unit, r);
+    }
+  }
+
+  // Whether row r goes on where the one before ends and sees every block too. An audit's sample has gaps.
+  bool continues(int64_t r) const {
+    const Row &before = row_at(r - 1), &row = row_at(r);
+    return sees_all(row) && row.q_begin == before.q_begin + before.q_count &&
+           row.position == before.position + before.q_count;
+  }
+
+  void add_full(const Unit& unit, int64_t first_row, int64_t n_rows) {
+    const Row& last = row_at(first_row + n_rows - 1);
+    RR_ASSERT(ceil_div(last.visible_keys, kPanel) <= unit.n_panels);
+    std::fill_n(visited_.data() + unit.panel_offset, ceil_div(last.visible_keys, kPanel), uint8_t{1});
+    const int64_t first_head = unit.kv_head * group_, heads = plan_.heads_per_item;
+    for (int64_t h = first_head; h < first_head + group_; h += heads)
+      row_items_.push_back({&unit, first_row, n_rows, h, heads, last.visible_blocks * n_rows * heads});
+  }
+
+  void add_routed(const Unit& unit, int64_t r) {
     uint8_t* visited = visited_.data() + unit.panel_offset;
     const int64_t first_head = unit.kv_head * group_;
-    for (int64_t r = unit.first_row; r < unit.first_row + unit.n_rows; ++r) {
-      const Row& row = a_.rows.rows[static_cast<size_t>(r)];
-      RR_ASSERT(ceil_div(row.visible_keys, kPanel) <= unit.n_panels);
-      const int64_t step = sees_all(row) ? plan_.heads_per_item : 1;
-      if (sees_all(row)) std::fill_n(visited, ceil_div(row.visible_keys, kPanel), uint8_t{1});
-      for (int64_t h = first_head; h < first_head + group_; h += step) {
-        int64_t blocks = row.visible_blocks;
-        if (!sees_all(row)) {
-          const auto list = list_of(h, r);
-          RR_ASSERT(ascends_below(list, row.visible_blocks));
-          blocks = static_cast<int64_t>(list.size());
-          for (const int32_t b : list)
-            for (int64_t p = b * panels_per_block();
-                 p < std::min((b + 1) * panels_per_block(), unit.n_panels); ++p)
-              visited[p] = 1;
-        }
-        row_items_.push_back({&unit, r, h, step, blocks * step});
-      }
+    for (int64_t h = first_head; h < first_head + group_; ++h) {
+      const auto list = list_of(h, r);
+      RR_ASSERT(ascends_below(list, row_at(r).visible_blocks));
+      for (const int32_t b : list)
+        for (int64_t p = b * panels_per_block(); p < std::min((b + 1) * panels_per_block(), unit.n_panels);
+             ++p)
+          visited[p] = 1;
+      row_items_.push_back({&unit, r, 1, h, 1, static_cast<int64_t>(list.size())});
     }
   }
 
@@ -124,42 +143,43 @@ class Launch {
 
   void attend(const RowItem& item, std::byte* scratch) const {
     const Unit& unit = *item.unit;
-    const Row& row = a_.rows.rows[static_cast<size_t>(item.row)];
-    RR_ASSERT(row.q_count * item.n_heads <= kMaxItemRows && is_aligned(scratch));
+    const Row &first = row_at(item.first_row), &last = row_at(item.first_row + item.n_rows - 1);
+    const auto q_count = static_cast<int>(last.q_begin + last.q_count - first.q_begin);
+    RR_ASSERT(q_count * item.n_heads <= kMaxItemRows && is_aligned(scratch));
     RR_ASSERT(item.q_head / group_ == unit.kv_head &&
               (item.q_head + item.n_heads - 1) / group_ == unit.kv_head);
-    RowJob job{.q = a_.q.at(row.q_begin, item.q_head),
+    RowJob job{.q = a_.q.at(first.q_begin, item.q_head),
                .q_dtype = a_.q.dtype,
                .q_stride = a_.q.token_stride,
                .q_head_stride = a_.q.head_stride,
-               .q_count = row.q_count,
+               .q_count = q_count,
                .n_heads = static_cast<int>(item.n_heads),
                .factor = a_.scale * std::numbers::log2e_v<float>,
                .keys = packed_.keys + unit.panel_offset * plan_.kernel->key_bytes,
                .values = packed_.values + unit.panel_offset * plan_.kernel->value_bytes,
                .finite = packed_.finite + unit.panel_offset,
-               .n_blocks = row.visible_blocks,
+               .n_blocks = last.visible_blocks,
                .panels_per_block = static_cast<int>(panels_per_block()),
-               .diagonal = row.diagonal,
-               .position = row.position,
-               .visible_keys = row.visible_keys,
-               .out = a_.out.at(row.q_begin, item.q_head),
+               .diagonal = first.diagonal,
+               .position = first.position,
+               .visible_keys = last.visible_keys,
+               .out = a_.out.at(first.q_begin, item.q_head),
                .out_dtype = a_.out.dtype,
                .out_stride = a_.out.token_stride,
                .out_head_stride = a_.out.head_stride,
                .lse_head_stride = a_.q.tokens};
-    if (a_.lse_log2 != nullptr) job.lse = a_.lse_log2 + item.q_head * a_.q.tokens + row.q_begin;
-    if (!sees_all(row)) {
-      const auto list = list_of(item.q_head, item.row);
+    if (a_.lse_log2 != nullptr) job.lse = a_.lse_log2 + item.q_head * a_.q.tokens + first.q_begin;
+    if (!sees_all(first)) {
+      const auto list = list_of(item.q_head, item.first_row);
       job.blocks = list.data();
       job.n_blocks = static_cast<int64_t>(list.size());
     }
     plan_.kernel->attend(job, scratch);
   }
 
+  const Row& row_at(int64_t row) const { return a_.rows.rows[static_cast<size_t>(row)]; }
   const BlockRun& run_of(const Unit& unit) const {
-    const Row& row = a_.rows.rows[static_cast<size_t>(unit.first_row)];
-    return a_.rows.runs[static_cast<size_t>(row.sequence)];
+    return a_.rows.runs[static_cast<size_t>(row_at(unit.first_row).sequence)];
   }
 
   const AttendArgs& a_;

@@ -64,18 +64,21 @@ void batch_units(int threads, Plan& plan) {
   }
 }
 
-// A pass over the keys serves several query heads of a group as long as every thread still finds plenty of items.
-int heads_per_item(const PlanArgs& a, const Plan& plan) {
+// A pass over the keys serves several query heads of a group, then several rows, as long as every thread still finds
+// plenty of items.
+void share_passes(const PlanArgs& a, Plan& plan) {
   constexpr int64_t kItemsPerThread = 8;  // the last item to finish then idles the others for a few per cent
   const int64_t group = a.q_heads / a.kv_heads;
   int64_t units_at_once = 1, rows = 0;
   for (const Batch& b : plan.batches) units_at_once = std::max(units_at_once, b.n_units);
   for (const Unit& u : plan.units) rows = std::max(rows, u.n_rows);
-  int64_t best = 1;
-  for (int64_t heads = 1; heads <= group && heads * a.rows.q_block <= kMaxItemRows; ++heads)
-    if (group % heads == 0 && rows * units_at_once * (group / heads) >= kItemsPerThread * a.threads)
-      best = heads;
-  return static_cast<int>(best);
+  const auto fits = [&](int64_t heads, int64_t n) {
+    return heads * n * a.rows.q_block <= kMaxItemRows &&
+           rows / n * units_at_once * (group / heads) >= kItemsPerThread * a.threads;
+  };
+  for (int heads = 1; heads <= group; ++heads)
+    if (group % heads == 0 && fits(heads, 1)) plan.heads_per_item = heads;
+  while (fits(plan.heads_per_item, 2 * plan.rows_per_item)) plan.rows_per_item *= 2;
 }
 
 }  // namespace
@@ -110,7 +113,7 @@ Plan choose(const PlanArgs& args) {
   RR_ASSERT(plan.kernel != nullptr && args.threads >= 1 && args.q_heads % args.kv_heads == 0);
   plan.units = units_of(args);
   batch_units(args.threads, plan);
-  plan.heads_per_item = heads_per_item(args, plan);
+  share_passes(args, plan);
   return plan;
 }
 

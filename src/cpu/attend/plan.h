@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call of attend will do, worked out from its geometry alone: which kernel, which KV heads are packed together,
-// how many query heads share a pass, how much memory that takes. Pure; runs nothing.
+// how many query heads and rows share a pass, how much memory that takes. Pure; runs nothing.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,8 @@ struct Plan {
   std::vector<Unit> units;
   std::vector<Batch> batches;
   int64_t max_panels = 0;  // of any batch: at most one whole KV head per thread
-  int heads_per_item = 1;  // query heads that share a pass when a row sees every block
+  int heads_per_item = 1;  // query heads and consecutive rows that share a pass when they see every block
+  int rows_per_item = 1;
 
   int64_t shared_bytes() const;
 };

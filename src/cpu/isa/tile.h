@@ -67,8 +67,9 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
   typename T::Session;  // make one before scores or accumulate, on the stack of the work item: AMX's tile
                         // setup
   { T::kRowStep } -> std::convertible_to<int>;
-  // Rows that attend takes through scores, softmax and accumulate before the next ones.
+  // Rows that attend takes through softmax and accumulate before the next ones, and through scores, a multiple.
   { T::kRowsAtOnce } -> std::convertible_to<int>;
+  { T::rows_scored(n) } -> std::same_as<int>;
   { T::kLanes } -> std::convertible_to<int>;
   { T::pitch(n) } -> std::same_as<int>;
   { T::value_size(n) } -> std::same_as<int>;

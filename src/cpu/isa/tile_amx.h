@@ -20,11 +20,19 @@ struct AmxTile : Bf16Packing<16, kParts> {
   // 16 rows of softmax keep AVX-512 between two bursts of products below some 500 cycles: after a longer stretch the
   // next product was seen to wait for 800 (docs/kernel/cpu-attend.md).
   static constexpr int kRowsAtOnce = 16;
+  // From head_dim 96 on the keys, values, rows and sums of a step are more than L1. There 32 rows share a walk over the
+  // keys, and keys and rows pass L1 by, which leaves it to values and sums: a tenth faster at 128, at 64 slower.
+  static constexpr int rows_scored(int D) { return kParts == 1 && D >= 96 ? 32 : kRowsAtOnce; }
 
   static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
                      Ahead* = nullptr) {
     const int64_t part = pitch(D) / kParts;
-    for (int i = 0; i < M; i += 16)
+    int i = 0;
+    for (; rows_scored(D) == 32 && i + 16 < M; i += 32)
+      for (int j = 0; j < kPanel; j += 32)
+        score_32x32(rows + i * pitch(D), pitch(D), panel + j * 2, static_cast<int>(part / 32),
+                    s + i * s_pitch + j, s_pitch);
+    for (; i < M; i += 16)
       multiply<4, kParts, false>({rows + i * pitch(D), pitch(D), part}, {panel, kPanel, kPanel * part},
                                  static_cast<int>(part / 32), s + i * s_pitch, s_pitch);
   }
@@ -62,6 +70,28 @@ struct AmxTile : Bf16Packing<16, kParts> {
       (fn.template operator()<I>(), ...);
     }
     (std::make_integer_sequence<int, N>{});
+  }
+
+  // s [32][32] = rows [32][32 K] * keys [16 K][32][2], the latter in a panel.
+  static void score_32x32(const uint16_t* rows, int64_t row_pitch, const uint16_t* keys, int K, float* s,
+                          int64_t s_pitch) {
+    constexpr int64_t kKeyStride = kPanel * 4;
+    const int64_t row_stride = row_pitch * 2, s_stride = s_pitch * 4;
+    repeat<4>([]<int x>() { amx_zero<x>(); });
+    for (int k = 0; k < K; ++k, rows += 32, keys += 16 * kPanel * 2) {
+      amx_load_from_l2<4>(rows, row_stride);
+      amx_load_from_l2<6>(keys, kKeyStride);
+      amx_dot<0, 4, 6>();
+      amx_load_from_l2<7>(keys + 32, kKeyStride);
+      amx_dot<1, 4, 7>();
+      amx_load_from_l2<5>(rows + 16 * row_pitch, row_stride);
+      amx_dot<2, 5, 6>();
+      amx_dot<3, 5, 7>();
+    }
+    amx_store<0>(s, s_stride);
+    amx_store<1>(s + 16, s_stride);
+    amx_store<2>(s + 16 * s_pitch, s_stride);
+    amx_store<3>(s + 16 * s_pitch + 16, s_stride);
   }
 
   // c [16][16 C] (+)= a [16][32 K] * b [16 K][16 C][2], a in kRowParts parts. Low times low is below f32's last bit.

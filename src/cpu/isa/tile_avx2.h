@@ -11,6 +11,7 @@ struct TileAvx2 {
   using Elem = float;
   static constexpr int kRowStep = 1;
   static constexpr int kRowsAtOnce = 64;  // their scores and p are 16 KiB each
+  static constexpr int rows_scored(int) { return kRowsAtOnce; }
   static constexpr int kLanes = 8;
   static constexpr int pitch(int D) { return D; }
   static constexpr int value_size(int D) { return kPanel * D; }

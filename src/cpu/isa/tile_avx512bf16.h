@@ -10,6 +10,7 @@ namespace {
 
 struct TileAvx512Bf16 : Bf16Packing<1, 1> {
   static constexpr int kRowsAtOnce = 64;  // their scores are 16 KiB, their p 8 KiB
+  static constexpr int rows_scored(int) { return kRowsAtOnce; }
   struct Session {
     Session() {}
   };
