@@ -55,6 +55,13 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
+// Hides keys that a Sequence shows: sliding windows, several prompts in one cache. f16 as llama.cpp keeps it, 0 for a
+// key that the query sees and -inf for one that it does not; other values are refused before anything is computed.
+struct Mask {
+  const uint16_t* data = nullptr;  // [q_len, k_len] of its sequence
+  int64_t row_stride = 0;          // elements from one query to the next
+};
+
 struct LayerArgs {
   Tensor q;                             // [q_tokens, q_heads, head_dim] f32, bf16 or f16
   Tensor k;                             // [k_tokens, kv_heads, head_dim]; kv_heads divides q_heads
@@ -62,6 +69,7 @@ struct LayerArgs {
   MutableTensor out;                    // as q, any dtype; must not overlap q, k, v
   float* lse_log2 = nullptr;            // [q_heads, q_tokens] f32, log2 of the softmax denominator; optional
   std::span<const Sequence> sequences;  // empty: one sequence, its queries at the end of its keys
+  std::span<const Mask> masks;          // one per sequence, or empty; a masked layer is dense: every block shown
   float scale = 0;                      // of q.k; 0 means 1/sqrt(head_dim)
   int layer = -1;  // index in the model; -1 unknown (routes, but neither relays nor counts as dense layer)
 };

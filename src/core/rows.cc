@@ -13,7 +13,7 @@ Rows make_rows(std::span<const Sequence> sequences, int q_block, int k_block) {
   out.k_block = k_block;
   for (size_t s = 0; s < sequences.size(); ++s) {
     const Sequence& seq = sequences[s];
-    const BlockRun run{seq.k_begin, seq.k_len, out.n_blocks, ceil_div(seq.k_len, k_block)};
+    const BlockRun run{seq.q_begin, seq.k_begin, seq.k_len, out.n_blocks, ceil_div(seq.k_len, k_block)};
     out.runs.push_back(run);
     out.n_blocks += run.n_blocks;
     for (int64_t i = 0; i < seq.q_len; i += q_block) {

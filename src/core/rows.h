@@ -39,6 +39,7 @@ struct Row {
 
 // One sequence's run of blocks in a Summary. Block b covers keys [b * k_block, ...) of the sequence.
 struct BlockRun {
+  int64_t q_begin = 0;
   int64_t k_begin = 0;
   int64_t k_len = 0;
   int64_t first_block = 0;

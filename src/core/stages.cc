@@ -121,6 +121,25 @@ Status check_sequences(const LayerArgs& a) {
   return {};
 }
 
+Status check_masks(const LayerArgs& a) {
+  Sequence storage;
+  const auto sequences = sequences_of(a, storage);
+  if (a.masks.empty()) return {};
+  if (a.masks.size() != sequences.size())
+    return bad("masks are {} for {} sequences; one each, or none", a.masks.size(), sequences.size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Mask& mask = a.masks[i];
+    if (sequences[i].q_len == 0 || sequences[i].k_len == 0) continue;
+    if (mask.data == nullptr) return bad("masks[{}].data is null", i);
+    if (reinterpret_cast<uintptr_t>(mask.data) % sizeof *mask.data != 0)
+      return bad("masks[{}].data is not aligned to its f16 elements", i);
+    if (mask.row_stride < sequences[i].k_len || mask.row_stride > kMaxTokens)
+      return bad("masks[{}].row_stride is {}; legal: k_len, which is {}, to {}", i, mask.row_stride,
+                 sequences[i].k_len, kMaxTokens);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_layer(const LayerArgs& a) {
@@ -147,6 +166,7 @@ Status check_layer(const LayerArgs& a) {
   if (a.sequences.empty() && a.k.tokens < a.q.tokens)
     return bad("k.tokens is {}, q.tokens {}; without sequences the queries are the last of the keys",
                a.k.tokens, a.q.tokens);
+  RR_TRY(check_masks(a));
   return check_out(a);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/exec.h"
 #include "core/ledger.h"
+#include "core/mask.h"
 #include "core/routes.h"
 #include "core/rows.h"
 #include "core/summary.h"
@@ -64,6 +65,7 @@ struct AttendArgs {
   float scale = 0;
   const MutableTensor& out;
   float* lse_log2 = nullptr;  // [q_heads, q.tokens] f32 or null
+  const MaskedRows* masks = nullptr;  // null: rows see what their geometry shows
 };
 
 // One back end: the same four words everywhere.

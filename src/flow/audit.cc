@@ -56,10 +56,12 @@ double shared_ids(std::span<const int32_t> used, std::span<const int32_t> wanted
 
 }  // namespace
 
-void count_blocks(const Rows& rows, int64_t q_heads, const BlockLists& visited, LayerReport& report) {
+void count_blocks(const Rows& rows, int64_t q_heads, const BlockLists& visited, const MaskedRows* masks,
+                  LayerReport& report) {
   for (int64_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows.rows[static_cast<size_t>(i)];
-    const int64_t visible = static_cast<int64_t>(row.visible_blocks) * q_heads;
+    const auto shown = masks == nullptr ? row.visible_blocks : static_cast<int64_t>(masks->shown[i].size());
+    const int64_t visible = shown * q_heads;
     int64_t seen = visible;
     if (visited.size() > 0) {
       seen = 0;

@@ -67,6 +67,7 @@ struct Pass::Impl {
   Summary summary;
   Proposal proposal;
   Routes routes;
+  MaskedRows masked;
   std::vector<float> lse;  // for the audit when the caller wants none
   int last_layer = -1;
   int routed_layers = 0;
@@ -81,7 +82,7 @@ struct Pass::Impl {
 Rows Pass::Impl::rows_of(const LayerArgs& a) const {
   Sequence storage;
   Rows rows = make_rows(sequences_of(a, storage), options.q_block, options.k_block);
-  const bool all = options.dense || args.final_chunk || (a.layer >= 0 && a.layer < options.dense_layers);
+  const bool all = options.dense || args.final_chunk || !a.masks.empty() || (a.layer >= 0 && a.layer < options.dense_layers);
   for (Row& row : rows.rows) row.dense = all || row.visible_keys < options.dense_below;
   RR_ASSERT(holds(rows));
   return rows;
@@ -96,6 +97,11 @@ Status Pass::Impl::layer(const LayerArgs& a) {
   const float scale = a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<float>(a.q.head_dim));
   Rows rows = rows_of(a);
   Exec exec = engine.exec();
+  const MaskedRows* masks = nullptr;
+  if (!a.masks.empty()) {
+    RR_TRY(read_masks(a.masks, rows, exec, masked));
+    masks = &masked;
+  }
   LayerReport r;
   r.layer = a.layer;
   r.rows = rows.size() * a.q.heads;
@@ -105,7 +111,7 @@ Status Pass::Impl::layer(const LayerArgs& a) {
   routes.lists.clear();
   if (!r.dense) RR_TRY(route_layer(a, rows, scale, r, exec));
   const BlockLists& visited = r.dense ? routes.lists : ledger.route;
-  count_blocks(rows, a.q.heads, visited, r);
+  count_blocks(rows, a.q.heads, visited, masks, r);
 
   float* lse_log2 = a.lse_log2;
   const bool audits = !r.dense && options.audit_every > 0;
@@ -116,7 +122,7 @@ Status Pass::Impl::layer(const LayerArgs& a) {
   // The ledger's route is the route: lent to attend and taken back, not copied.
   std::swap(routes.lists, ledger.route);
   const Status attended = timed(r.attend_us, [&] {
-    return engine.stages.attend({a.q, a.k, a.v, rows, routes, scale, a.out, lse_log2}, exec);
+    return engine.stages.attend({a.q, a.k, a.v, rows, routes, scale, a.out, lse_log2, masks}, exec);
   });
   std::swap(routes.lists, ledger.route);
   RR_TRY(attended);

@@ -36,7 +36,8 @@ struct Peer {
     std::vector<int64_t> keys;
     std::vector<float> weight;
     for (int64_t j = 0; j < std::min(s.k_len, s.q_offset + i + 1); ++j)
-      if (sees(head, row, j)) keys.push_back(s.k_begin + j);
+      if (sees(head, row, j) && p.shown(static_cast<size_t>(&s - p.sequences.data()), i, j))
+        keys.push_back(s.k_begin + j);
     float top = -std::numeric_limits<float>::infinity(), total = 0;
     for (const int64_t key : keys) {
       float dot = 0;

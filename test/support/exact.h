@@ -88,7 +88,8 @@ inline Exact exact_attention(const Problem& p, const Routes& routes) {
   for (const Sequence& s : p.sequences) n_rows += (s.q_len + q_block - 1) / q_block;
   for (int64_t head = 0; head < e.q_heads; ++head) {
     int64_t first_row = 0;
-    for (const Sequence& s : p.sequences) {
+    for (size_t at = 0; at < p.sequences.size(); ++at) {
+      const Sequence& s = p.sequences[at];
       for (int64_t i = 0; i < s.q_len; ++i) {
         std::vector<bool> listed(static_cast<size_t>(s.k_len / k_block + 1), routes.full);
         if (!routes.full)
@@ -96,7 +97,7 @@ inline Exact exact_attention(const Problem& p, const Routes& routes) {
             listed[static_cast<size_t>(block)] = true;
         std::vector<int64_t> keys;
         for (int64_t j = 0; j < s.k_len && j <= s.q_offset + i; ++j)
-          if (listed[static_cast<size_t>(j / k_block)]) keys.push_back(s.k_begin + j);
+          if (listed[static_cast<size_t>(j / k_block)] && p.shown(at, i, j)) keys.push_back(s.k_begin + j);
         exact_query(in, keys, s.q_begin + i, head, e);
       }
       first_row += (s.q_len + q_block - 1) / q_block;

@@ -55,6 +55,22 @@ struct Problem {
   AttendArgs attend_args(const Routes& routes) {
     return {q.view, k.view, v.view, rows, routes, scale, out.mutable_view, lse_log2.data()};
   }
+  // Gives every sequence a mask: `hidden(sequence, query, key)`, both counted from the sequence's first.
+  template <class Hidden>
+  void hide(const Hidden& hidden) {
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const auto queries = sequences[s].q_len, stride = sequences[s].k_len + 5;
+      auto& values = mask_values.emplace_back(static_cast<size_t>(queries * stride), uint16_t{0x7e00});  // NaN
+      for (int64_t i = 0; i < queries; ++i)
+        for (int64_t j = 0; j < sequences[s].k_len; ++j)
+          values[static_cast<size_t>(i * stride + j)] = hidden(s, i, j) ? 0xfc00 : j % 2 == 0 ? 0 : 0x8000;
+    }
+    for (size_t s = 0; s < sequences.size(); ++s)
+      masks.push_back({mask_values[s].data(), sequences[s].k_len + 5});
+  }
+  bool shown(size_t sequence, int64_t i, int64_t j) const {
+    return masks.empty() || (masks[sequence].data[i * masks[sequence].row_stride + j] & 0x7fff) == 0;
+  }
   LayerArgs layer_args(int layer = -1) {
     LayerArgs a;
     a.q = q.view;
@@ -63,6 +79,7 @@ struct Problem {
     a.out = out.mutable_view;
     a.lse_log2 = lse_log2.data();
     a.sequences = sequences;
+    a.masks = masks;
     a.scale = scale;
     a.layer = layer;
     return a;
@@ -74,6 +91,8 @@ struct Problem {
   float scale;
   std::vector<Sequence> sequences;
   Rows rows;
+  std::vector<std::vector<uint16_t>> mask_values;  // per sequence [q_len, k_len + 5] f16, NaN behind each row
+  std::vector<Mask> masks;
 };
 
 }  // namespace routerelay::support

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/sight.h"
 #include "routerelay/engine.hpp"
 #include "routerelay/tensor.hpp"
 
@@ -48,6 +49,11 @@ struct RowJob {
   int32_t diagonal = 0;      // blocks from it on need a mask
   int64_t position = 0;      // of query 0
   int64_t visible_keys = 0;  // query i sees keys below min(position + i + 1, visible_keys)
+
+  // What else is hidden, or null: f16, 0 where query 0 sees a key of the sequence, and per block how much.
+  const uint16_t* mask = nullptr;
+  int64_t mask_stride = 0;  // elements
+  const Sight* sights = nullptr;
 
   std::byte* out = nullptr;
   DType out_dtype = DType::kF32;

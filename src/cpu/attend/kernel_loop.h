@@ -42,6 +42,10 @@ inline int visible_in(const RowJob& job, int64_t first, int i) {
   return seen < 0 ? 0 : seen > kPanel ? kPanel : static_cast<int>(seen);
 }
 
+inline bool is_shown(uint16_t f16) {
+  return (f16 & 0x7fff) == 0;
+}
+
 // Whether no row of [begin, end) sees a key of the panel at `first`; a guess, false where several heads meet.
 inline bool hidden(const RowJob& job, int64_t first, int begin, int end) {
   const int last = begin % job.q_count + end - 1 - begin;
@@ -49,29 +53,33 @@ inline bool hidden(const RowJob& job, int64_t first, int begin, int end) {
 }
 
 inline void mask(const RowJob& job, int64_t first, int begin, int end, float* s) {
-  for (int r = begin; r < end; ++r, s += kPanel)
-    for (int j = visible_in(job, first, r % job.q_count); j < kPanel; ++j) s[j] = -__builtin_inff();
+  for (int r = begin; r < end; ++r, s += kPanel) {
+    const int i = r % job.q_count, visible = visible_in(job, first, i);
+    if (job.mask != nullptr) {
+      const uint16_t* values = job.mask + i * job.mask_stride + first;
+      for (int j = 0; j < visible; ++j) s[j] = is_shown(values[j]) ? s[j] : -__builtin_inff();
+    }
+    for (int j = visible; j < kPanel; ++j) s[j] = -__builtin_inff();
+  }
 }
 
-// acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Later
-// queries see more, so going backwards one copy loses its hidden keys step by step.
+// acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Each query
+// gets a copy of the panel without what is hidden from it.
 template <TileOps Tile, int D>
 [[gnu::noinline]] void accumulate_carefully(const RowJob& job, int64_t first, int row0, int n,
                                             const typename Tile::Elem* values, Scratch<Tile, D>& t) {
   using Elem = typename Tile::Elem;
-  std::memcpy(t.values, values, sizeof(t.values));
-  int visible = kPanel;
-  for (int i = job.q_count - 1; i >= 0; --i) {
-    for (const int seen = visible_in(job, first, i); visible > seen;)
-      Tile::clear_value(t.values, D, --visible);
-    for (int r = 0; r < n; ++r) {
-      if ((row0 + r) % job.q_count != i) continue;
-      float* acc = t.acc + (row0 + r) * D;
-      std::memcpy(t.one_p, t.p + r * kPanel, kPanel * sizeof(Elem));
-      std::memcpy(t.one_acc, acc, D * sizeof(float));
-      Tile::accumulate(t.one_p, 1, t.values, D, t.one_acc);
-      std::memcpy(acc, t.one_acc, D * sizeof(float));
-    }
+  for (int r = 0; r < n; ++r) {
+    const int i = (row0 + r) % job.q_count, visible = visible_in(job, first, i);
+    const uint16_t* mask = job.mask == nullptr ? nullptr : job.mask + i * job.mask_stride + first;
+    std::memcpy(t.values, values, sizeof(t.values));
+    for (int j = 0; j < kPanel; ++j)
+      if (j >= visible || (mask != nullptr && !is_shown(mask[j]))) Tile::clear_value(t.values, D, j);
+    float* acc = t.acc + (row0 + r) * D;
+    std::memcpy(t.one_p, t.p + r * kPanel, kPanel * sizeof(Elem));
+    std::memcpy(t.one_acc, acc, D * sizeof(float));
+    Tile::accumulate(t.one_p, 1, t.values, D, t.one_acc);
+    std::memcpy(acc, t.one_acc, D * sizeof(float));
   }
 }
 
@@ -139,6 +147,7 @@ void attend_row(const RowJob& job, std::byte* scratch) {
     [[maybe_unused]] const typename Tile::Session session;
     for (int64_t i = 0; i < job.n_blocks; ++i) {
       const int64_t block = block_at(i), end = (block + 1) * job.panels_per_block;
+      const bool masked = block >= job.diagonal || (job.sights != nullptr && job.sights[block] != Sight::kAll);
       for (int64_t panel = block * job.panels_per_block; panel < end; ++panel) {
         if (panel * kPanel >= job.visible_keys) break;
         int64_t next = panel;
@@ -146,7 +155,7 @@ void attend_row(const RowJob& job, std::byte* scratch) {
           ++next;
         else if (i + 1 < job.n_blocks)
           next = block_at(i + 1) * job.panels_per_block;
-        attend_panel<Tile, D>(job, panel, next, block >= job.diagonal, t);
+        attend_panel<Tile, D>(job, panel, next, masked, t);
       }
     }
   }

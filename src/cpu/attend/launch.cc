@@ -94,17 +94,30 @@ class Launch {
   // Whether row r goes on where the one before ends and sees every block too. An audit's sample has gaps.
   bool continues(int64_t r) const {
     const Row &before = row_at(r - 1), &row = row_at(r);
-    return sees_all(row) && row.q_begin == before.q_begin + before.q_count &&
+    return a_.masks == nullptr && sees_all(row) && row.q_begin == before.q_begin + before.q_count &&
            row.position == before.position + before.q_count;
   }
 
   void add_full(const Unit& unit, int64_t first_row, int64_t n_rows) {
     const Row& last = row_at(first_row + n_rows - 1);
     RR_ASSERT(ceil_div(last.visible_keys, kPanel) <= unit.n_panels);
-    std::fill_n(visited_.data() + unit.panel_offset, ceil_div(last.visible_keys, kPanel), uint8_t{1});
+    int64_t blocks = last.visible_blocks;
+    if (a_.masks == nullptr) {
+      std::fill_n(visited_.data() + unit.panel_offset, ceil_div(last.visible_keys, kPanel), uint8_t{1});
+    } else {
+      blocks = static_cast<int64_t>(a_.masks->shown[first_row].size());
+      mark(unit, a_.masks->shown[first_row]);
+    }
     const int64_t first_head = unit.kv_head * group_, heads = plan_.heads_per_item;
     for (int64_t h = first_head; h < first_head + group_; h += heads)
-      row_items_.push_back({&unit, first_row, n_rows, h, heads, last.visible_blocks * n_rows * heads});
+      row_items_.push_back({&unit, first_row, n_rows, h, heads, blocks * n_rows * heads});
+  }
+
+  void mark(const Unit& unit, std::span<const int32_t> blocks) {
+    uint8_t* visited = visited_.data() + unit.panel_offset;
+    for (const int32_t b : blocks)
+      for (int64_t p = b * panels_per_block(); p < std::min((b + 1) * panels_per_block(), unit.n_panels); ++p)
+        visited[p] = 1;
   }
 
   void add_routed(const Unit& unit, int64_t r) {
@@ -170,11 +183,21 @@ class Launch {
                .lse_head_stride = a_.q.tokens};
     if (a_.lse_log2 != nullptr) job.lse = a_.lse_log2 + item.q_head * a_.q.tokens + first.q_begin;
     if (!sees_all(first)) {
-      const auto list = list_of(item.q_head, item.first_row);
-      job.blocks = list.data();
-      job.n_blocks = static_cast<int64_t>(list.size());
+      visit(list_of(item.q_head, item.first_row), job);
+    } else if (a_.masks != nullptr) {
+      visit(a_.masks->shown[item.first_row], job);
+    }
+    if (a_.masks != nullptr) {
+      job.mask = mask_of(first, a_.rows, a_.masks->masks, first.q_begin);
+      job.mask_stride = a_.masks->masks[static_cast<size_t>(first.sequence)].row_stride;
+      job.sights = a_.masks->of(item.first_row).data();
     }
     plan_.kernel->attend(job, scratch);
+  }
+
+  static void visit(std::span<const int32_t> blocks, RowJob& job) {
+    job.blocks = blocks.data();
+    job.n_blocks = static_cast<int64_t>(blocks.size());
   }
 
   const Row& row_at(int64_t row) const { return a_.rows.rows[static_cast<size_t>(row)]; }
