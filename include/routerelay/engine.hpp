@@ -69,8 +69,8 @@ struct LayerArgs {
   MutableTensor out;                    // as q, any dtype; must not overlap q, k, v
   float* lse_log2 = nullptr;            // [q_heads, q_tokens] f32, log2 of the softmax denominator; optional
   std::span<const Sequence> sequences;  // empty: one sequence, its queries at the end of its keys
-  std::span<const Mask> masks;          // one per sequence, or empty; a masked layer is dense: every block shown
-  float scale = 0;                      // of q.k; 0 means 1/sqrt(head_dim)
+  std::span<const Mask> masks;  // one per sequence, or empty; a masked layer is dense: every block shown
+  float scale = 0;              // of q.k; 0 means 1/sqrt(head_dim)
   int layer = -1;  // index in the model; -1 unknown (routes, but neither relays nor counts as dense layer)
 };
 

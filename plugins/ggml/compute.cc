@@ -52,7 +52,9 @@ int32_t Instance::graph_compute(Graph* graph) {
     const Status status = compute(request);
     if (status.code() == Code::kAborted) return kStatusAborted;
     // The host computes the split again from the start: its nodes depend on no output of their own.
-    if (!status.ok()) return delegate(graph, Reason::kEngine, status.message());
+    const bool values = !request.masks.empty() && status.code() == Code::kUnsupported;
+    if (!status.ok())
+      return delegate(graph, values ? Reason::kMaskValues : Reason::kEngine, status.message());
   }
   return kStatusSuccess;
 }
@@ -89,15 +91,28 @@ Status Instance::ensure_pass(const Request& request) {
   return {};
 }
 
+void Instance::count(const Request& request, const Pass& pass,
+                     std::chrono::steady_clock::time_point start) const {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  tally().taken(pass.report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
+                engine_->threads(), seconds);
+}
+
 Status Instance::compute(const Request& request) {
   const auto start = std::chrono::steady_clock::now();
   RR_TRY(ensure_engine());
-  RR_TRY(ensure_pass(request));
-  RR_TRY(pass_->layer(request.args()));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  tally().taken(pass_->report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
-                engine_->threads(), seconds);
-  trace_.add(request);
+  if (request.masks.empty()) {
+    RR_TRY(ensure_pass(request));
+    RR_TRY(pass_->layer(request.args()));
+    count(request, *pass_, start);
+    trace_.add(request);
+    return {};
+  }
+  // Exact, hence of no Pass: layers with a sliding window come between those that relay to each other.
+  Result<Pass> own = Pass::begin(*engine_, plugin_.options);
+  if (!own.ok()) return own.status();
+  RR_TRY(own.value().layer(request.args()));
+  count(request, own.value(), start);
   return {};
 }
 

@@ -2,6 +2,7 @@
 // One backend instance of the host: its engine, its Pass, and the graphs it is given.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -28,6 +29,7 @@ class Instance {
   Status compute(const Request& request);
   Status ensure_engine();
   Status ensure_pass(const Request& request);
+  void count(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) const;
   int32_t delegate(Graph* graph, Reason reason, const std::string& message);
 
   const Plugin& plugin_;

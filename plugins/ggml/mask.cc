@@ -33,19 +33,9 @@ int64_t leading_zeros(const uint16_t* p, int64_t n) {
   return i;
 }
 
-// Why a row is no prefix of the expected length.
-Reason reason_of(const uint16_t* row, int64_t n) {
-  bool sees = false;
-  for (int64_t i = 0; i < n; ++i) {
-    if (row[i] != kHalfZero && row[i] != kHalfMinusInf) return Reason::kMaskValues;
-    sees |= row[i] == kHalfZero;
-  }
-  return sees ? Reason::kMaskNotCausal : Reason::kMaskEmptyRow;
-}
-
 }  // namespace
 
-CausalChunk classify(const MaskView& mask) {
+std::optional<CausalChunk> causal_chunk(const MaskView& mask) {
   RR_ASSERT(mask.row_stride >= mask.n_keys);
   CausalChunk chunk;
   chunk.first_visible = mask.rows > 0 ? leading_zeros(mask.data, mask.n_keys) : 0;
@@ -55,7 +45,7 @@ CausalChunk classify(const MaskView& mask) {
     const int64_t visible = chunk.first_visible + r;
     const bool prefix = visible >= 1 && visible <= mask.n_keys && all_equal(row, visible, kHalfZero) &&
                         all_equal(row + visible, mask.n_keys - visible, kHalfMinusInf);
-    if (!prefix) return {reason_of(row, mask.n_keys), 0, 0};
+    if (!prefix) return std::nullopt;
   }
   return chunk;
 }

@@ -4,8 +4,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "reason.h"
+#include <optional>
 
 namespace routerelay::ggml {
 
@@ -21,12 +20,12 @@ struct MaskView {
 
 // A plain causal chunk: row r sees exactly the keys [0, first_visible + r).
 struct CausalChunk {
-  Reason reason = Reason::kNone;  // why the mask is none
-  int64_t first_visible = 0;      // keys that row 0 sees, at least 1
-  int64_t last_visible = 0;       // keys that the last row sees
+  int64_t first_visible = 0;  // keys that row 0 sees, at least 1
+  int64_t last_visible = 0;   // keys that the last row sees
 };
 
-// Reads every value once: a visible key is exactly 0, a hidden one exactly -inf.
-CausalChunk classify(const MaskView& mask);
+// Reads values only until one is out of place: a visible key is exactly 0, a hidden one exactly -inf. Any other mask is
+// the engine's to read.
+std::optional<CausalChunk> causal_chunk(const MaskView& mask);
 
 }  // namespace routerelay::ggml

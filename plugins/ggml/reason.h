@@ -9,30 +9,27 @@
 namespace routerelay::ggml {
 
 enum class Reason : uint8_t {
-  kNone,           // taken
-  kFewRows,        // decode, or fewer rows than ROUTERELAY_MIN_ROWS
-  kFewKeys,        // fewer keys than ROUTERELAY_MIN_KV
-  kTypes,          // not f32 queries and output with f16 keys and values
-  kHeadDim,        // not 64, 80, 96, 128 or 256, or different for keys and values
-  kHeads,          // the query heads are no multiple of the KV heads
-  kStrides,        // heads or streams that no [tokens, heads, head_dim] view describes
-  kNoMask,         // or one that is not contiguous f16
-  kAlibi,          // max_bias
-  kSoftcap,        // logit softcap
-  kSinks,          // attention sinks
-  kParams,         // a precision or a parameter that this build does not know
-  kMaskValues,     // values other than 0 and -inf
-  kMaskNotCausal,  // some row sees no prefix, or not one key more than the row before
-  kMaskEmptyRow,   // some row sees nothing
-  kNeighbour,      // another attention call of the same split went to the host
-  kEngine,         // the engine refused or failed; its message is in the report
+  kNone,        // taken
+  kFewRows,     // decode, or fewer rows than ROUTERELAY_MIN_ROWS
+  kFewKeys,     // fewer keys than ROUTERELAY_MIN_KV
+  kTypes,       // not f32 queries and output with f16 keys and values
+  kHeadDim,     // not 64, 80, 96, 128 or 256, or different for keys and values
+  kHeads,       // the query heads are no multiple of the KV heads
+  kStrides,     // heads or streams that no [tokens, heads, head_dim] view describes
+  kNoMask,      // or one that is not contiguous f16
+  kAlibi,       // max_bias
+  kSoftcap,     // logit softcap
+  kSinks,       // attention sinks
+  kParams,      // a precision or a parameter that this build does not know
+  kMaskValues,  // values other than 0 and -inf
+  kNeighbour,   // another attention call of the same split went to the host
+  kEngine,      // the engine refused or failed; its message is in the report
 };
-inline constexpr size_t kReasons = 17;
+inline constexpr size_t kReasons = 15;
 
 inline constexpr std::array<const char*, kReasons> kReasonNames = {
-    "none",        "few_rows",        "few_keys",       "types",     "head_dim", "heads",
-    "strides",     "no_mask",         "alibi",          "softcap",   "sinks",    "params",
-    "mask_values", "mask_not_causal", "mask_empty_row", "neighbour", "engine"};
+    "none",  "few_rows", "few_keys", "types",  "head_dim",    "heads",     "strides", "no_mask",
+    "alibi", "softcap",  "sinks",    "params", "mask_values", "neighbour", "engine"};
 
 inline const char* name_of(Reason reason) {
   return kReasonNames[static_cast<size_t>(reason)];

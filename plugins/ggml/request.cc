@@ -64,16 +64,26 @@ Reason make_request(const HostTensor& node, Request& request) {
   request.layer = layer_of(k);
 
   request.sequences.clear();
+  request.masks.clear();
+  bool causal = true;
   for (int64_t s = 0; s < q.ne[3]; ++s) {
     const int64_t plane = mask.ne[3] == 1 ? 0 : s * static_cast<int64_t>(mask.nb[3]);
     const auto* data = reinterpret_cast<const uint16_t*>(static_cast<const std::byte*>(mask.data) + plane);
-    const CausalChunk chunk = classify({data, q.ne[1], mask.ne[0], mask.ne[0]});
-    if (chunk.reason != Reason::kNone) return chunk.reason;
-    request.sequences.push_back({.q_begin = s * queries.gap,
-                                 .q_len = q.ne[1],
-                                 .k_begin = s * keys.gap,
-                                 .k_len = chunk.last_visible,
-                                 .q_offset = chunk.first_visible - 1});
+    // Where a mask counts it counts alone: every key of the cache lies before every query.
+    Sequence sequence{s * queries.gap, q.ne[1], s * keys.gap, k.ne[1], k.ne[1]};
+    const auto chunk = causal ? causal_chunk({data, q.ne[1], mask.ne[0], mask.ne[0]}) : std::nullopt;
+    causal = chunk.has_value();
+    if (causal) {
+      sequence.k_len = chunk->last_visible;
+      sequence.q_offset = chunk->first_visible - 1;
+    }
+    request.sequences.push_back(sequence);
+    request.masks.push_back({data, mask.ne[0]});
+  }
+  if (causal) {
+    request.masks.clear();
+  } else {
+    for (Sequence& sequence : request.sequences) sequence.k_len = sequence.q_offset = k.ne[1];
   }
   return Reason::kNone;
 }

@@ -14,16 +14,24 @@ struct Request {
   Tensor q, k, v;
   MutableTensor out;
   std::vector<Sequence> sequences;
+  std::vector<Mask> masks;  // one per stream, or none where every stream is a plain causal chunk
   float scale = 0;
   int layer = -1;
   int64_t rows = 0;  // query tokens per stream
 
   LayerArgs args() const {
-    return {.q = q, .k = k, .v = v, .out = out, .sequences = sequences, .scale = scale, .layer = layer};
+    return {.q = q,
+            .k = k,
+            .v = v,
+            .out = out,
+            .sequences = sequences,
+            .masks = masks,
+            .scale = scale,
+            .layer = layer};
   }
 };
 
-// Reads the node's mask. The node has passed why_declined; any other reason than kNone leaves it to the host.
+// Looks at the node's mask. The node has passed why_declined; any other reason than kNone leaves it to the host.
 Reason make_request(const HostTensor& node, Request& request);
 
 // The layer index in the name of the cache that `keys` is a view of ("cache_k_l<index>"), or -1.

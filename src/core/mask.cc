@@ -77,8 +77,9 @@ Status read_masks(std::span<const Mask> masks, const Rows& rows, Exec& exec, Mas
   }));
   if (bad_row < rows.size()) {
     const Place& place = places[static_cast<size_t>(bad_row.load())];
-    return {Code::kUnsupported, fmt::format("mask: query {} has the f16 value {:#06x} at key {}; legal: 0 and -inf",
-                                            place.query, place.value, place.key)};
+    return {Code::kUnsupported,
+            fmt::format("mask: query {} has the f16 value {:#06x} at key {}; legal: 0 and -inf", place.query,
+                        place.value, place.key)};
   }
   out.shown.clear();
   out.shown.offsets.push_back(0);

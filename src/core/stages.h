@@ -64,7 +64,7 @@ struct AttendArgs {
   const Routes& routes;
   float scale = 0;
   const MutableTensor& out;
-  float* lse_log2 = nullptr;  // [q_heads, q.tokens] f32 or null
+  float* lse_log2 = nullptr;          // [q_heads, q.tokens] f32 or null
   const MaskedRows* masks = nullptr;  // null: rows see what their geometry shows
 };
 

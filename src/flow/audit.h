@@ -6,8 +6,8 @@
 
 namespace routerelay {
 
-// Adds rows and (row, block) pairs, visible and visited, to the report. `visited` is empty for a dense layer; with masks only shown blocks
-// are visible.
+// Adds rows and (row, block) pairs, visible and visited, to the report. `visited` is empty for a dense layer. Of blocks
+// under masks only the shown ones are visible.
 void count_blocks(const Rows& rows, int64_t q_heads, const BlockLists& visited, const MaskedRows* masks,
                   LayerReport& report);
 

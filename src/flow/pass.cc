@@ -82,7 +82,8 @@ struct Pass::Impl {
 Rows Pass::Impl::rows_of(const LayerArgs& a) const {
   Sequence storage;
   Rows rows = make_rows(sequences_of(a, storage), options.q_block, options.k_block);
-  const bool all = options.dense || args.final_chunk || !a.masks.empty() || (a.layer >= 0 && a.layer < options.dense_layers);
+  const bool all = options.dense || args.final_chunk || !a.masks.empty() ||
+                   (a.layer >= 0 && a.layer < options.dense_layers);
   for (Row& row : rows.rows) row.dense = all || row.visible_keys < options.dense_below;
   RR_ASSERT(holds(rows));
   return rows;

@@ -18,9 +18,7 @@ using support::TestExec;
 class MaskTest : public testing::Test {
  protected:
   Status read(Problem& p) { return read_masks(p.masks, p.rows, exec_.exec, out_); }
-  std::vector<int32_t> shown(int64_t row) const {
-    return {out_.shown[row].begin(), out_.shown[row].end()};
-  }
+  std::vector<int32_t> shown(int64_t row) const { return {out_.shown[row].begin(), out_.shown[row].end()}; }
   TestExec exec_{2, Isa::kScalar};
   MaskedRows out_;
 };

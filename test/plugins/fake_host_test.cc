@@ -171,13 +171,30 @@ TEST_F(Plugin, TakesCausalChunks) {
   }
 }
 
-TEST_F(Plugin, HandsBackWhatIsNoCausalChunk) {
-  AttentionNode window({.position = 128}), biased({.position = 128}), padded({.position = 128});
+TEST_F(Plugin, TakesAnyMaskOfZeroAndMinusInfinity) {
+  AttentionNode window({.position = 128}), slots({.rows = 96, .position = 128}), padded({.position = 128}),
+      streams({.streams = 2, .position = 64});
   for (int64_t row = 0; row < 64; ++row) window.mask_at(row, 0) = kHalfMinusInf;
-  biased.mask_at(5, 5) = f32_to_f16(-1.5f);
+  for (int64_t row = 0; row < 96; ++row)
+    for (int64_t key = 0; key < 256; ++key)
+      slots.mask_at(row, key) = key % 3 == row % 3 ? kHalfZero : kHalfMinusInf;
   for (int64_t key = 0; key < 256; ++key) padded.mask_at(63, key) = kHalfMinusInf;
+  streams.mask_at(9, 3, 1) = kHalfMinusInf;
+  for (AttentionNode* a : {&window, &slots, &padded, &streams}) {
+    ASSERT_EQ(compute(*a), kStatusSuccess);
+    EXPECT_EQ(fake().graphs_computed, 0);
+    EXPECT_LT(error(*a), kBf16Error);
+    fake().graphs_computed = 0;
+  }
+}
+
+TEST_F(Plugin, HandsBackOtherValues) {
+  AttentionNode first({.position = 128}), last({.position = 128});
+  first.mask_at(0, 0) = f32_to_f16(-1.5f);
+  last.mask_at(5, 5) = kHalfMinusInf;
+  last.mask_at(63, 5) = f32_to_f16(0.5f);
   int handed_back = 0;
-  for (AttentionNode* a : {&window, &biased, &padded}) {
+  for (AttentionNode* a : {&first, &last}) {
     fake().graphs_computed = handed_back;
     set_threads_(3);
     ASSERT_EQ(compute(*a), kStatusSuccess);

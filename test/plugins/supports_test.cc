@@ -78,11 +78,19 @@ TEST(Request, ReadsViewsSequencesAndLayer) {
   EXPECT_TRUE(check_layer(r.args()).ok());
 }
 
-TEST(Request, OneStreamThatIsNotCausalSpoilsTheCall) {
-  AttentionNode a({.streams = 2});
+TEST(Request, OneStreamThatIsNotCausalMasksTheCall) {
+  AttentionNode a({.streams = 2, .position = 100});
   a.mask_at(3, 0, 1) = kHalfMinusInf;
   Request r;
-  EXPECT_EQ(make_request(a.node, r), Reason::kMaskNotCausal);
+  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  ASSERT_EQ(r.masks.size(), 2u);
+  EXPECT_EQ(r.masks[1].data, &a.mask_at(0, 0, 1));
+  EXPECT_EQ(r.masks[1].row_stride, 256);
+  for (const Sequence& s : r.sequences) {
+    EXPECT_EQ(s.k_len, 256);
+    EXPECT_EQ(s.q_offset, 256);
+  }
+  EXPECT_TRUE(check_layer(r.args()).ok());
 }
 
 TEST(Request, LayerIndexOnlyFromACacheName) {

@@ -60,7 +60,8 @@ struct Problem {
   void hide(const Hidden& hidden) {
     for (size_t s = 0; s < sequences.size(); ++s) {
       const auto queries = sequences[s].q_len, stride = sequences[s].k_len + 5;
-      auto& values = mask_values.emplace_back(static_cast<size_t>(queries * stride), uint16_t{0x7e00});  // NaN
+      auto& values =
+          mask_values.emplace_back(static_cast<size_t>(queries * stride), uint16_t{0x7e00});  // NaN
       for (int64_t i = 0; i < queries; ++i)
         for (int64_t j = 0; j < sequences[s].k_len; ++j)
           values[static_cast<size_t>(i * stride + j)] = hidden(s, i, j) ? 0xfc00 : j % 2 == 0 ? 0 : 0x8000;

@@ -63,8 +63,8 @@ inline void mask(const RowJob& job, int64_t first, int begin, int end, float* s)
   }
 }
 
-// acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Each query
-// gets a copy of the panel without what is hidden from it.
+// acc += p * values where the panel holds NaN or inf that some queries must not see: 0 * NaN would reach them. Each
+// query gets a copy of the panel without what is hidden from it.
 template <TileOps Tile, int D>
 [[gnu::noinline]] void accumulate_carefully(const RowJob& job, int64_t first, int row0, int n,
                                             const typename Tile::Elem* values, Scratch<Tile, D>& t) {
@@ -147,7 +147,8 @@ void attend_row(const RowJob& job, std::byte* scratch) {
     [[maybe_unused]] const typename Tile::Session session;
     for (int64_t i = 0; i < job.n_blocks; ++i) {
       const int64_t block = block_at(i), end = (block + 1) * job.panels_per_block;
-      const bool masked = block >= job.diagonal || (job.sights != nullptr && job.sights[block] != Sight::kAll);
+      const bool masked =
+          block >= job.diagonal || (job.sights != nullptr && job.sights[block] != Sight::kAll);
       for (int64_t panel = block * job.panels_per_block; panel < end; ++panel) {
         if (panel * kPanel >= job.visible_keys) break;
         int64_t next = panel;
