@@ -108,9 +108,13 @@ Status dtype_of(const char* name, const rr_tensor& t, DType& out) {
     out = DType::kF16;
   } else if (t.dtype_lanes == 1 && t.dtype_code == RR_BFLOAT && t.dtype_bits == 16) {
     out = DType::kBF16;
+  } else if (t.dtype_lanes == 1 && t.dtype_code == RR_Q8_0 && t.dtype_bits == 8) {
+    out = DType::kQ8_0;
   } else {
-    return invalid("layer: {}.dtype is code {}, {} bits, {} lanes; legal: (2, 32, 1), (2, 16, 1), (4, 16, 1)",
-                   name, t.dtype_code, t.dtype_bits, t.dtype_lanes);
+    return invalid(
+        "layer: {}.dtype is code {}, {} bits, {} lanes; legal: (2, 32, 1), (2, 16, 1), (4, 16, 1), and for k "
+        "and v (128, 8, 1)",
+        name, t.dtype_code, t.dtype_bits, t.dtype_lanes);
   }
   return {};
 }

@@ -29,24 +29,17 @@ struct Case {
 // A causal prompt of `keys` tokens; its last `queries` tokens ask.
 struct Problem {
   Problem(const Case& c, int64_t queries, DType type, int64_t head_dim, const BenchArgs& args)
-      : density(c.density), dtype(type) {
+      : density(c.density), dtype(type), q_dtype(type == DType::kQ8_0 ? DType::kF32 : type) {
     sequence = {0, queries, 0, c.keys, c.keys - queries};
     rows = make_rows({&sequence, 1}, kBlock, kBlock);
-    const auto fill = [&](std::vector<std::byte>& bytes, int64_t tokens, int64_t heads, uint64_t stream) {
-      const int64_t n = tokens * heads * head_dim;
-      bytes.resize(static_cast<size_t>(n * dtype_bytes(dtype)));
-      Philox random(1, stream);
-      for (int64_t i = 0; i < n; ++i)
-        store_f32(bytes.data(), dtype, i, static_cast<float>(random.uniform() * 3.46 - 1.73));
-    };
-    fill(q_bytes, queries, args.q_heads, 0);
-    fill(k_bytes, c.keys, args.kv_heads, 1);
-    fill(v_bytes, c.keys, args.kv_heads, 2);
+    fill(q_bytes, q_dtype, queries * args.q_heads * head_dim, 0);
+    fill(k_bytes, dtype, c.keys * args.kv_heads * head_dim, 1);
+    fill(v_bytes, dtype, c.keys * args.kv_heads * head_dim, 2);
     out_bytes.resize(q_bytes.size());
-    q = contiguous(q_bytes.data(), dtype, queries, args.q_heads, head_dim);
+    q = contiguous(q_bytes.data(), q_dtype, queries, args.q_heads, head_dim);
     k = contiguous(k_bytes.data(), dtype, c.keys, args.kv_heads, head_dim);
     v = contiguous(v_bytes.data(), dtype, c.keys, args.kv_heads, head_dim);
-    out = contiguous(static_cast<void*>(out_bytes.data()), dtype, queries, args.q_heads, head_dim);
+    out = contiguous(static_cast<void*>(out_bytes.data()), q_dtype, queries, args.q_heads, head_dim);
     scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
     make_routes(args.q_heads);
   }
@@ -72,8 +65,9 @@ struct Problem {
       const auto head = static_cast<int64_t>(random.below(static_cast<uint32_t>(q.heads)));
       const auto i = static_cast<int32_t>(random.below(static_cast<uint32_t>(rows.rows[row].q_count)));
       const double error = error_of(row, head, i);
-      // Of values of size 1, stored in dtype: an output of 2 to 4 may be 2^-7 off in bf16 alone.
-      const double allowed = dtype == DType::kF32 ? 1e-5 : dtype == DType::kF16 ? 4e-3 : 2e-2;
+      // Of values of size 1, stored in dtype: an output of 2 to 4 may be 2^-7 off in bf16 alone. On AMX q8_0's weights
+      // are bf16.
+      const double allowed = dtype == DType::kF32 ? 1e-5 : dtype == DType::kBF16 ? 2e-2 : 4e-3;
       if (!(error <= allowed))
         return {Code::kInternal,
                 fmt::format(
@@ -84,7 +78,7 @@ struct Problem {
   }
 
   double density;
-  DType dtype;
+  DType dtype, q_dtype;  // of keys and values; of queries and results
   Sequence sequence;
   Rows rows;
   Routes routes;
@@ -93,6 +87,19 @@ struct Problem {
   float scale;
 
  private:
+  // n uniform numbers of variance 1.
+  static void fill(std::vector<std::byte>& bytes, DType dtype, int64_t n, uint64_t stream) {
+    bytes.resize(static_cast<size_t>(bytes_of(dtype, n)));
+    Philox random(1, stream);
+    const auto next = [&] { return static_cast<float>(random.uniform() * 3.46 - 1.73); };
+    for (int64_t i = 0; i < n && dtype != DType::kQ8_0; ++i) store_f32(bytes.data(), dtype, i, next());
+    for (int64_t i = 0; i < n && dtype == DType::kQ8_0; i += kQ8Elements) {
+      float block[kQ8Elements];
+      for (float& x : block) x = next();
+      store_q8_0(bytes.data() + bytes_of(dtype, i), block);
+    }
+  }
+
   // The diagonal, and of the blocks before it a random choice of the wished density.
   void make_routes(int q_heads) {
     routes.full = density >= 1;
@@ -122,7 +129,7 @@ struct Problem {
       for (int64_t j = block * kBlock; j < std::min((block + 1) * kBlock, row.keys_of(i)); ++j) {
         double dot = 0;
         for (int64_t d = 0; d < q.head_dim; ++d)
-          dot += static_cast<double>(load_f32(q.at(row.q_begin + i, head), dtype, d)) *
+          dot += static_cast<double>(load_f32(q.at(row.q_begin + i, head), q_dtype, d)) *
                  load_f32(k.at(j, kv_head), dtype, d);
         const double weight = std::exp(dot * scale);  // logits stay below 10 here: no maximum is needed
         total += weight;
@@ -137,7 +144,7 @@ struct Problem {
     double worst = 0;
     for (int64_t d = 0; d < q.head_dim; ++d)
       worst = std::max(worst, std::fabs(sum[static_cast<size_t>(d)] / total -
-                                        load_f32(out.at(row.q_begin + i, head), dtype, d)));
+                                        load_f32(out.at(row.q_begin + i, head), q_dtype, d)));
     return worst;
   }
 

@@ -43,7 +43,7 @@ class LayerBench {
     const StructuredArgs data{c.keys, args.q_heads, args.kv_heads, c.head_dim, dtype_of(c.dtype)};
     for (int i = 0; i < kLayers; ++i)
       layers_.push_back(std::make_unique<StructuredLayer>(data, kFirstLayer + i));
-    out_.resize(static_cast<size_t>(c.keys * args.q_heads * c.head_dim * dtype_bytes(data.dtype)));
+    out_.resize(static_cast<size_t>(bytes_of(data.dtype, c.keys * args.q_heads * c.head_dim)));
   }
 
   Status run(Engine& engine, const Options& options) {

@@ -64,14 +64,15 @@ Result<std::vector<Isa>> isas_from(const std::vector<std::string>& names) {
 }
 
 Result<std::vector<DType>> dtypes_from(const std::vector<std::string>& names) {
-  constexpr DType kAll[] = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr DType kAll[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0};
   std::vector<DType> dtypes;
   for (const DType dtype : kAll)
     if (names.empty() || std::find(names.begin(), names.end(), dtype_name(dtype)) != names.end())
       dtypes.push_back(dtype);
   for (const std::string& name : names)
     if (std::none_of(std::begin(kAll), std::end(kAll), [&](DType d) { return name == dtype_name(d); }))
-      return Status(Code::kInvalidArgument, fmt::format("bench: dtype is '{}'; legal: f32, bf16, f16", name));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("bench: dtype is '{}'; legal: f32, bf16, f16, q8_0", name));
   return dtypes;
 }
 

@@ -71,7 +71,7 @@ std::vector<float> unit_vectors(Philox& random, int64_t count, int64_t head_dim)
 StructuredLayer::StructuredLayer(const StructuredArgs& args, int layer) {
   Philox random(args.seed, stream_of(kDirections, layer));
   directions_ = unit_vectors(random, int64_t{args.kv_heads} * (kTopics + 1), args.head_dim);
-  const int64_t token_bytes = args.head_dim * dtype_bytes(args.dtype);
+  const int64_t token_bytes = bytes_of(args.dtype, args.head_dim);
   q_bytes_.resize(static_cast<size_t>(args.tokens * args.q_heads * token_bytes));
   k_bytes_.resize(static_cast<size_t>(args.tokens * args.kv_heads * token_bytes));
   v_bytes_.resize(k_bytes_.size());

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 #define RR_ABI_MAJOR 1
-#define RR_ABI_MINOR 0
+#define RR_ABI_MINOR 1
 
 // The library's RR_ABI_MAJOR << 16 | RR_ABI_MINOR. Usable when the major is the header's and the minor no less.
 RR_API uint32_t rr_abi_version(void);
@@ -51,8 +51,8 @@ typedef struct rr_tensor {
   int32_t device_type;     // RR_DEVICE_CPU
   int32_t device_id;       // 0
   int32_t ndim;            // 3: [tokens, heads, head_dim]
-  uint8_t dtype_code;      // RR_FLOAT or RR_BFLOAT
-  uint8_t dtype_bits;      // RR_FLOAT: 32 or 16; RR_BFLOAT: 16
+  uint8_t dtype_code;      // RR_FLOAT or RR_BFLOAT; k and v also RR_Q8_0
+  uint8_t dtype_bits;      // RR_FLOAT: 32 or 16; RR_BFLOAT: 16; RR_Q8_0: 8
   uint16_t dtype_lanes;    // 1
   const int64_t* shape;    // [ndim]
   const int64_t* strides;  // [ndim] in elements, the last one 1; null: contiguous
@@ -62,6 +62,9 @@ typedef struct rr_tensor {
 #define RR_DEVICE_CPU 1
 #define RR_FLOAT 2
 #define RR_BFLOAT 4
+// Since 1.1, and no code of DLPack's: ggml's q8_0, blocks of 32 elements along head_dim in 34 bytes: an f16 scale, then
+// 32 int8, little endian; an element is scale * int8. head_dim and strides, in elements, are multiples of 32.
+#define RR_Q8_0 128
 
 // --- engine: threads, instruction set, workspace. One pass runs at a time on it; several engines may coexist.
 

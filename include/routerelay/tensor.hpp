@@ -8,16 +8,31 @@
 
 namespace routerelay {
 
-enum class DType : uint8_t { kF32, kBF16, kF16 };
+// kQ8_0, for k and v only: blocks of 32 elements along head_dim, 34 bytes each and as ggml stores them: an f16
+// scale, then 32 int8, little endian; an element is scale * int8.
+enum class DType : uint8_t { kF32, kBF16, kF16, kQ8_0 };
 
-constexpr int64_t dtype_bytes(DType dtype) {
+inline constexpr int64_t kQ8Elements = 32, kQ8Bytes = 34;
+
+// What head_dim and strides are multiples of, so that a head begins and ends with a block.
+constexpr int64_t block_elements(DType dtype) {
+  return dtype == DType::kQ8_0 ? kQ8Elements : 1;
+}
+// Of consecutive elements, whole blocks. Always inline: kernels call it, and a copy of it that is compiled with their
+// instruction set must never be the one that others are linked to.
+[[gnu::always_inline]] constexpr int64_t bytes_of(DType dtype, int64_t elements) {
+  if (dtype == DType::kQ8_0) return elements / kQ8Elements * kQ8Bytes;
+  return elements * (dtype == DType::kF32 ? 4 : 2);
+}
+constexpr int64_t alignment_of(DType dtype) {
   return dtype == DType::kF32 ? 4 : 2;
 }
 constexpr const char* dtype_name(DType dtype) {
-  return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16";
+  constexpr const char* kNames[] = {"f32", "bf16", "f16", "q8_0"};
+  return kNames[static_cast<uint8_t>(dtype)];
 }
 
-// [tokens, heads, head_dim], any strides (in elements) whose last is 1. Borrows, never owns.
+// [tokens, heads, head_dim], any strides (in elements, whole blocks) whose last is 1. Borrows, never owns.
 template <class Byte>
 struct BasicTensor {
   Byte* data = nullptr;
@@ -30,7 +45,7 @@ struct BasicTensor {
 
   // Address of element 0 of (token, head). 64-bit throughout: offsets pass 2^31 at long contexts.
   Byte* at(int64_t token, int64_t head) const {
-    return data + (token * token_stride + head * head_stride) * dtype_bytes(dtype);
+    return data + bytes_of(dtype, token * token_stride + head * head_stride);
   }
   // What may be written may be read.
   operator BasicTensor<const std::byte>() const requires(!std::is_const_v<Byte>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar conversions between f32, bf16 and f16 (round to nearest, ties to even), and reading a view as f32.
+// Scalar conversions between f32, bf16, f16 (round to nearest, ties to even) and q8_0, and reading a view as f32.
 #pragma once
 
 #include <bit>
@@ -43,17 +43,55 @@ inline uint16_t f32_to_f16(float f) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// Element i of consecutive q8_0 blocks.
+inline float load_q8_0(const std::byte* blocks, int64_t i) {
+  const std::byte* block = blocks + i / kQ8Elements * kQ8Bytes;
+  uint16_t scale;
+  std::memcpy(&scale, block, 2);
+  return f16_to_f32(scale) * static_cast<float>(static_cast<int8_t>(block[2 + i % kQ8Elements]));
+}
+
+// Every element of the block becomes `value`, which is not finite.
+inline void spoil_q8_0(std::byte* block, float value) {
+  const uint16_t scale = f32_to_f16(value);
+  std::memcpy(block, &scale, 2);
+  std::memset(block + 2, 1, kQ8Elements);
+}
+
+// 32 elements into one block: the largest becomes 127 of its scale's units. A value that is not finite takes the whole
+// block along, as a scale that is not finite does.
+inline void store_q8_0(std::byte* block, const float* x) {
+  float largest = 0;
+  for (int i = 0; i < kQ8Elements; ++i) {
+    const float size = x[i] < 0 ? -x[i] : x[i];
+    if (!(size <= 0x1.fffffep127f)) return spoil_q8_0(block, x[i]);
+    largest = size > largest ? size : largest;
+  }
+  const uint16_t scale = f32_to_f16(largest / 127);
+  std::memcpy(block, &scale, 2);
+  // By the scale as stored, so that no element is off by more than half of it (and none passes an int8).
+  const float unit = f16_to_f32(scale);
+  for (int i = 0; i < kQ8Elements; ++i) {
+    const float steps = unit > 0 ? x[i] / unit : 0;
+    const float bounded = steps < -127 ? -127 : steps > 127 ? 127 : steps;
+    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(bounded + (bounded < 0 ? -0.5f : 0.5f)));
+  }
+}
+
+// Element i behind p, where a block begins.
 inline float load_f32(const std::byte* p, DType dtype, int64_t i) {
   if (dtype == DType::kF32) {
     float f;
     std::memcpy(&f, p + i * 4, 4);
     return f;
   }
+  if (dtype == DType::kQ8_0) return load_q8_0(p, i);
   uint16_t h;
   std::memcpy(&h, p + i * 2, 2);
   return dtype == DType::kBF16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
+// q8_0 has no single elements: store_q8_0.
 inline void store_f32(std::byte* p, DType dtype, int64_t i, float f) {
   if (dtype == DType::kF32) {
     std::memcpy(p + i * 4, &f, 4);

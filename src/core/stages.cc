@@ -23,10 +23,31 @@ Status bad(fmt::format_string<T...> text, T&&... args) {
   return {Code::kInvalidArgument, "layer: " + fmt::format(text, std::forward<T>(args)...)};
 }
 
+// Only keys and values are quantised anywhere: queries and results are made here and now.
+Status check_dtype(const char* name, DType dtype, bool may_be_blocks) {
+  if (dtype > DType::kQ8_0)
+    return bad("{}.dtype is {}; legal: f32, bf16, f16{}", name, static_cast<int>(dtype),
+               may_be_blocks ? ", q8_0" : "");
+  if (dtype == DType::kQ8_0 && !may_be_blocks)
+    return bad("{}.dtype is q8_0; legal: f32, bf16, f16; only k and v may be q8_0", name);
+  return {};
+}
+
 template <class Byte>
-Status check_tensor(const char* name, const BasicTensor<Byte>& t) {
-  if (t.dtype > DType::kF16)
-    return bad("{}.dtype is {}; legal: f32, bf16, f16", name, static_cast<int>(t.dtype));
+Status check_blocks(const char* name, const BasicTensor<Byte>& t) {
+  const int64_t block = block_elements(t.dtype);
+  if (t.head_dim % block != 0)
+    return bad("{}.head_dim is {}; legal for {}: multiples of {}; keep such keys and values in f16", name,
+               t.head_dim, dtype_name(t.dtype), block);
+  if (t.token_stride % block != 0 || t.head_stride % block != 0)
+    return bad("{} strides are {} (token) and {} (head); legal for {}: multiples of {} elements", name,
+               t.token_stride, t.head_stride, dtype_name(t.dtype), block);
+  return {};
+}
+
+template <class Byte>
+Status check_tensor(const char* name, const BasicTensor<Byte>& t, bool may_be_blocks = false) {
+  RR_TRY(check_dtype(name, t.dtype, may_be_blocks));
   if (t.tokens < 0 || t.tokens > kMaxTokens)
     return bad("{}.tokens is {}; legal: 0 to {}", name, t.tokens, kMaxTokens);
   if (t.heads < 1 || t.heads > kMaxHeads)
@@ -35,7 +56,7 @@ Status check_tensor(const char* name, const BasicTensor<Byte>& t) {
     return bad("{}.head_dim is {}; legal: {}; pad the heads", name, t.head_dim, fmt::join(kHeadDims, ", "));
   if (t.tokens > 0 && t.data == nullptr) return bad("{}.data is null with {} tokens", name, t.tokens);
   const auto address = reinterpret_cast<uintptr_t>(t.data);
-  if (address % static_cast<uintptr_t>(dtype_bytes(t.dtype)) != 0)
+  if (address % static_cast<uintptr_t>(alignment_of(t.dtype)) != 0)
     return bad("{}.data is not aligned to its {} elements", name, dtype_name(t.dtype));
   constexpr int64_t kMaxStride = int64_t{1} << 40;
   if (t.head_stride < 0 || t.head_stride > kMaxStride || t.token_stride < 0 || t.token_stride > kMaxStride)
@@ -47,7 +68,7 @@ Status check_tensor(const char* name, const BasicTensor<Byte>& t) {
       (t.heads > 1 && t.head_stride > kMaxReach / (t.heads - 1)))
     return bad("{} is {} tokens of stride {} and {} heads of stride {}; legal: up to 2^46 elements in all",
                name, t.tokens, t.token_stride, t.heads, t.head_stride);
-  return {};
+  return check_blocks(name, t);
 }
 
 // First and last byte that a view touches.
@@ -59,8 +80,7 @@ Range range_of(const BasicTensor<Byte>& t) {
   if (t.tokens == 0) return {};
   const auto begin = reinterpret_cast<uintptr_t>(t.data);
   const auto last = t.at(t.tokens - 1, t.heads - 1);
-  return {begin,
-          reinterpret_cast<uintptr_t>(last) + static_cast<uintptr_t>(t.head_dim * dtype_bytes(t.dtype))};
+  return {begin, reinterpret_cast<uintptr_t>(last) + static_cast<uintptr_t>(bytes_of(t.dtype, t.head_dim))};
 }
 bool overlap(Range a, Range b) {
   return a.begin < b.end && b.begin < a.end;
@@ -144,8 +164,8 @@ Status check_masks(const LayerArgs& a) {
 
 Status check_layer(const LayerArgs& a) {
   RR_TRY(check_tensor("q", a.q));
-  RR_TRY(check_tensor("k", a.k));
-  RR_TRY(check_tensor("v", a.v));
+  RR_TRY(check_tensor("k", a.k, true));
+  RR_TRY(check_tensor("v", a.v, true));
   RR_TRY(check_tensor("out", a.out));
   if (a.k.tokens != a.v.tokens || a.k.heads != a.v.heads || a.k.head_dim != a.v.head_dim)
     return bad("v is [{}, {}, {}]; must be k's [{}, {}, {}]", a.v.tokens, a.v.heads, a.v.head_dim, a.k.tokens,

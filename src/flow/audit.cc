@@ -34,7 +34,7 @@ Sample take_sample(const AuditArgs& a) {
     s.rows.rows.push_back(row);
     s.row_idx.push_back(i);
   }
-  const int64_t tokens = s.rows.size() * a.rows.q_block, head_bytes = q.head_dim * dtype_bytes(q.dtype);
+  const int64_t tokens = s.rows.size() * a.rows.q_block, head_bytes = bytes_of(q.dtype, q.head_dim);
   s.storage.resize(static_cast<size_t>(tokens * q.heads * head_bytes));
   s.q = contiguous(s.storage.data(), q.dtype, tokens, q.heads, q.head_dim);
   for (size_t i = 0; i < s.row_idx.size(); ++i) {

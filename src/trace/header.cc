@@ -160,7 +160,7 @@ class HeaderSax final : public nlohmann::json_sax<json> {
     if (shape_[1] < 1 || shape_[1] > kMaxHeads || shape_[2] < 1 || shape_[2] > kMaxHeadDim)
       return fail("tensor {} has {} heads of {}; legal: 1..{} of 1..{}", quote(name_), shape_[1], shape_[2],
                   kMaxHeads, kMaxHeadDim);
-    const int64_t token_bytes = shape_[1] * shape_[2] * dtype_bytes(entry_.dtype);  // at most 2^34
+    const int64_t token_bytes = bytes_of(entry_.dtype, shape_[1] * shape_[2]);  // at most 2^34
     int64_t bytes = 0;
     if (__builtin_mul_overflow(shape_[0], token_bytes, &bytes))
       return fail("tensor {} has {} tokens of {} bytes: more than 63 bits", quote(name_), shape_[0],

@@ -167,7 +167,7 @@ Tensor Trace::Impl::view(const TensorEntry& entry, const std::byte* data) {
   RR_ASSERT(0 <= entry.begin && entry.begin <= entry.end && data + entry.end <= file.data() + file.bytes());
   const std::byte* at = data + entry.begin;
   if (entry.end > entry.begin &&
-      reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(dtype_bytes(entry.dtype)) != 0) {
+      reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(alignment_of(entry.dtype)) != 0) {
     copies.emplace_back(at, data + entry.end);
     at = copies.back().data();
   }

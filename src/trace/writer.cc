@@ -51,6 +51,9 @@ Status check_tensor(int layer, char name, const Tensor& t) {
   if (t.tokens < 0 || t.heads < 1 || t.heads > kMaxHeads || t.head_dim < 1 || t.head_dim > kMaxHeadDim)
     return invalid(layer, fmt::format("{} is [{}, {}, {}]; legal: tokens from 0, heads 1..{}, head_dim 1..{}",
                                       name, t.tokens, t.heads, t.head_dim, kMaxHeads, kMaxHeadDim));
+  if (t.dtype > DType::kF16)
+    return invalid(layer, fmt::format("{} is {}; a trace holds f32, bf16 or f16: convert it", name,
+                                      dtype_name(t.dtype)));
   if (!t.data && t.tokens > 0) return invalid(layer, fmt::format("{}.data is null", name));
   return {};
 }
@@ -146,7 +149,7 @@ Status TraceWriter::Impl::add_rows(int layer, const Tensor& q, const Tensor& k, 
   int64_t end = spool_bytes;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Tensor& t = *rows[i];
-    const int64_t bytes = t.tokens * t.heads * t.head_dim * dtype_bytes(t.dtype);
+    const int64_t bytes = bytes_of(t.dtype, t.tokens * t.heads * t.head_dim);
     const Status status = spool_rows(t, end);
     if (!status.ok()) return {status.code(), fmt::format("trace: {}: {}", path, status.message())};
     Part& part = parts.parts[i];
@@ -164,7 +167,7 @@ Status TraceWriter::Impl::add_rows(int layer, const Tensor& q, const Tensor& k, 
 
 // Packs strided rows through the buffer, so that the spool holds them contiguous.
 Status TraceWriter::Impl::spool_rows(const Tensor& t, int64_t offset) {
-  const int64_t head_bytes = t.head_dim * dtype_bytes(t.dtype);
+  const int64_t head_bytes = bytes_of(t.dtype, t.head_dim);
   RR_ASSERT(head_bytes <= kBufferBytes);
   int64_t filled = 0;
   for (int64_t token = 0; token < t.tokens; ++token) {
@@ -200,7 +203,7 @@ Result<Header> TraceWriter::Impl::layout() const {
                                  first.q_offset));
     for (size_t i = 0; i < parts.parts.size(); ++i) {
       const Part& p = parts.parts[i];
-      const int64_t bytes = p.tokens * p.heads * p.head_dim * dtype_bytes(p.dtype);
+      const int64_t bytes = bytes_of(p.dtype, p.tokens * p.heads * p.head_dim);
       header.tensors.push_back(
           {layer, kPartNames[i], p.dtype, {p.tokens, p.heads, p.head_dim}, at, at + bytes});
       at += bytes;

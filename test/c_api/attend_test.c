@@ -171,6 +171,42 @@ static void check_routes(rr_engine* engine) {
   free_layer(l);
 }
 
+// Values below 1 as q8_0 blocks of one scale, 2^-7; the values become what the blocks say.
+static unsigned char* quantise(float* values, int64_t n) {
+  unsigned char* blocks = malloc((size_t)(n / 32 * 34));
+  for (int64_t i = 0; i < n; ++i) {
+    unsigned char* block = blocks + i / 32 * 34;
+    const int steps = (int)(values[i] * 127);
+    block[0] = 0x00;
+    block[1] = 0x20;
+    block[2 + i % 32] = (unsigned char)(signed char)steps;
+    values[i] = (float)steps / 128;
+  }
+  return blocks;
+}
+
+static void check_q8(rr_engine* engine) {
+  layer* l = make_layer(70, 200, 32);
+  const int64_t n = 200 * l->k_strides[0];
+  unsigned char *k = quantise(l->k, n), *v = quantise(l->v, n);
+  rr_pass* pass = NULL;
+  l->tk.data = k;
+  l->tv.data = v;
+  l->tk.dtype_code = l->tv.dtype_code = RR_Q8_0;
+  l->tk.dtype_bits = l->tv.dtype_bits = 8;
+  CHECK_OK(rr_pass_begin(engine, NULL, NULL, &pass));
+  CHECK_OK(rr_pass_layer(pass, &l->args));
+  // On AMX weights are bf16: 2^-9 of values below 1, shared by two keys at the least.
+  CHECK(error_of(l, (rr_sequence){0, 70, 0, 200, 130}, 0.125) < 4e-3);
+  l->k_strides[0] += 16;
+  CHECK_FAILS(rr_pass_layer(pass, &l->args), RR_INVALID_ARGUMENT,
+              "layer: k strides are 176 (token) and 64 (head); legal for q8_0: multiples of 32 elements");
+  rr_pass_end(pass);
+  free(k);
+  free(v);
+  free_layer(l);
+}
+
 static int always(void* calls) {
   ++*(int*)calls;
   return 1;
@@ -204,6 +240,7 @@ int main(void) {
   check_one_sequence(engine);
   check_batch(engine);
   check_routes(engine);
+  check_q8(engine);
   check_abort_and_lifetime(engine);
   return failures != 0;
 }

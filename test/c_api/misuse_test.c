@@ -187,8 +187,13 @@ static void check_layer(void) {
   CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
               "layer: q.device_type is 2; legal: 1 (host memory)");
   tq = good, tq.dtype_bits = 64;
+  CHECK_FAILS(
+      rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
+      "layer: q.dtype is code 2, 64 bits, 1 lanes; legal: (2, 32, 1), (2, 16, 1), (4, 16, 1), and for k "
+      "and v (128, 8, 1)");
+  tq = good, tq.dtype_code = RR_Q8_0, tq.dtype_bits = 8;
   CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
-              "layer: q.dtype is code 2, 64 bits, 1 lanes; legal: (2, 32, 1), (2, 16, 1), (4, 16, 1)");
+              "layer: q.dtype is q8_0; legal: f32, bf16, f16; only k and v may be q8_0");
   tq = good, tq.shape = NULL;
   CHECK_FAILS(rr_pass_layer(pass, &args), RR_INVALID_ARGUMENT,
               "layer: q.shape is null; give its three sizes");

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -72,6 +73,46 @@ TEST(Convert, TooLargeBecomesInfinity) {
   EXPECT_EQ(f32_to_bf16(-std::numeric_limits<float>::infinity()), 0xff80);
   EXPECT_EQ(f32_to_f16(1e-30f), 0);
   EXPECT_EQ(f32_to_f16(-1e-30f), 0x8000);
+}
+
+// By ggml's definition: bytes 0 and 1 an f16, then 32 int8.
+TEST(Convert, Q8BlocksAreAScaleAnd32Steps) {
+  std::vector<std::byte> bytes(2 * kQ8Bytes);
+  bytes[34] = std::byte{0x00}, bytes[35] = std::byte{0xb8};  // -0.5
+  for (int i = 0; i < 32; ++i) bytes[36 + i] = static_cast<std::byte>(i * 8 - 128);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(load_f32(bytes.data(), DType::kQ8_0, 32 + i), -0.5f * (i * 8 - 128));
+  EXPECT_EQ(bytes_of(DType::kQ8_0, 64), 68);
+}
+
+TEST(Convert, QuantisesToTheNearestStep) {
+  std::vector<std::byte> block(kQ8Bytes);
+  for (const float size : {1e-6f, 0.37f, 1.0f, 5e4f, 8e6f}) {
+    float x[kQ8Elements], largest = 0;
+    for (int i = 0; i < kQ8Elements; ++i) {
+      x[i] = size * std::sin(static_cast<float>(i * i) + 1);
+      largest = std::max(largest, std::fabs(x[i]));
+    }
+    store_q8_0(block.data(), x);
+    // Half a step; half an f16 more, 127 times, where the scale was rounded down and the step reaches no further.
+    const float scale = largest / 127, off = std::max(scale * 0x1p-11f, 0x1p-25f);
+    for (int i = 0; i < kQ8Elements; ++i)
+      EXPECT_NEAR(load_q8_0(block.data(), i), x[i], scale / 2 + 127 * off) << size << " " << i;
+  }
+  const float zeros[kQ8Elements] = {};
+  store_q8_0(block.data(), zeros);
+  EXPECT_EQ(load_q8_0(block.data(), 31), 0);
+}
+
+TEST(Convert, WhatIsNotFiniteTakesItsBlock) {
+  std::vector<std::byte> block(kQ8Bytes);
+  for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    float x[kQ8Elements] = {1, 2, 3};
+    x[17] = value;
+    store_q8_0(block.data(), x);
+    for (int i = 0; i < kQ8Elements; ++i)
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(load_q8_0(block.data(), i))
+                                    : load_q8_0(block.data(), i) == value);
+  }
 }
 
 TEST(Convert, LoadsAndStoresEveryDtypeUnaligned) {

@@ -77,10 +77,45 @@ TEST_F(CheckLayer, RefusesShapes) {
 
 TEST_F(CheckLayer, RefusesDtypesAndPointers) {
   refuses([](LayerArgs& a) { a.q.dtype = static_cast<DType>(9); }, "q.dtype is 9; legal: f32, bf16, f16");
+  refuses([](LayerArgs& a) { a.k.dtype = static_cast<DType>(9); },
+          "k.dtype is 9; legal: f32, bf16, f16, q8_0");
   refuses([](LayerArgs& a) { a.v.dtype = DType::kF16; }, "v.dtype is f16; must be k's f32");
   refuses([](LayerArgs& a) { a.k.data = nullptr; }, "k.data is null with 20 tokens");
   refuses([](LayerArgs& a) { a.out.data = nullptr; }, "out.data is null with 10 tokens");
   refuses([](LayerArgs& a) { a.q.data += 2; }, "q.data is not aligned to its f32 elements");
+}
+
+TEST_F(CheckLayer, RefusesQ8WhereItCannotBe) {
+  const auto refuses_q8 = [](int64_t head_dim, const std::function<void(LayerArgs&)>& spoil,
+                             const std::string& message) {
+    Problem p({.q_tokens = 10, .k_tokens = 20, .q_heads = 4, .kv_heads = 2, .head_dim = 64});
+    LayerArgs args = p.layer_args();
+    args.k.dtype = args.v.dtype = DType::kQ8_0;
+    RR_ASSERT_OK(check_layer(args));
+    for (Tensor* t : {&args.q, &args.k, &args.v}) t->head_dim = head_dim;
+    args.out.head_dim = head_dim;
+    spoil(args);
+    support::expect_error(check_layer(args), Code::kInvalidArgument, "layer: " + message);
+  };
+  refuses_q8(
+      80, [](LayerArgs&) {},
+      "k.head_dim is 80; legal for q8_0: multiples of 32; keep such keys and values in f16");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.q.dtype = DType::kQ8_0; },
+      "q.dtype is q8_0; legal: f32, bf16, f16; only k and v may be q8_0");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.out.dtype = DType::kQ8_0; },
+      "out.dtype is q8_0; legal: f32, bf16, f16; only k and v may be q8_0");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.k.token_stride = 136; },
+      "k strides are 136 (token) and 64 (head); legal for q8_0: multiples of 32 elements");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.v.head_stride = 80; },
+      "v strides are 128 (token) and 80 (head); legal for q8_0: multiples of 32 elements");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.v.data += 1; }, "v.data is not aligned to its q8_0 elements");
+  refuses_q8(
+      64, [](LayerArgs& a) { a.v.dtype = DType::kF16; }, "v.dtype is f16; must be k's q8_0");
 }
 
 TEST_F(CheckLayer, RefusesNumbers) {
@@ -167,6 +202,8 @@ TEST(Tensor, OffsetsAre64Bit) {
   const auto* base = reinterpret_cast<const std::byte*>(uintptr_t{4096});
   const Tensor t{base, DType::kBF16, 1048576, 32, 128, 32 * 128, 128};
   EXPECT_EQ(t.at(1048575, 31) - base, (int64_t{1048575} * 4096 + 31 * 128) * 2);
+  const Tensor blocks{base, DType::kQ8_0, 1048576, 32, 128, 32 * 128, 128};
+  EXPECT_EQ(blocks.at(1048575, 31) - base, (int64_t{1048575} * 4096 + 31 * 128) / 32 * 34);
   const Tensor head_major{base, DType::kF32, 1048576, 32, 128, 128, 1048576 * 128};
   EXPECT_EQ(head_major.at(1048575, 31) - base, (int64_t{31} * 134217728 + 1048575 * 128) * 4);
 }

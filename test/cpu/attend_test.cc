@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ using support::random_routes;
 using support::TestExec;
 using support::with_dtype;
 
+constexpr DType kKvDtypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -75,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, AttendTest,
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
 TEST_P(AttendTest, EveryLengthAndDtype) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+  for (const DType dtype : kKvDtypes)
     for (const int64_t tokens : {0, 1, 2, 15, 17, 63, 64, 65, 127, 128, 129, 300}) {
       SCOPED_TRACE(testing::Message() << tokens << " tokens of " << dtype_name(dtype));
       Problem p(square(tokens, 2, 1, 64, dtype));
@@ -113,17 +115,18 @@ TEST_P(AttendTest, ReadsTheRightKvHead) {
 
 TEST_P(AttendTest, HeadDims) {
   for (const int64_t head_dim : {64, 80, 96, 128, 256})
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : kKvDtypes) {
+      if (head_dim % block_elements(dtype) != 0) continue;
       SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " of " << dtype_name(dtype));
       Problem p(square(150, 4, 2, head_dim, dtype));
       expect_exact(p, full_routes());
     }
 }
 
-// The llama.cpp case: f32 queries and output over an f16 cache; and every other mix.
+// The llama.cpp case: f32 queries and output over an f16 or q8_0 cache; and every other mix.
 TEST_P(AttendTest, DtypesAreIndependent) {
   for (const DType q : {DType::kF32, DType::kBF16, DType::kF16})
-    for (const DType kv : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const DType kv : kKvDtypes)
       for (const DType out : {DType::kF32, DType::kBF16, DType::kF16}) {
         SCOPED_TRACE(testing::Message() << dtype_name(q) << " " << dtype_name(kv) << " " << dtype_name(out));
         ProblemArgs args{
@@ -134,12 +137,14 @@ TEST_P(AttendTest, DtypesAreIndependent) {
 }
 
 TEST_P(AttendTest, Layouts) {
-  for (const Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded}) {
-    ProblemArgs args = square(150, 6, 3, 80, DType::kF16);
-    args.layout = layout;
-    Problem p(args);
-    expect_exact(p, random_routes(p.rows, 6, 0.5, 1));
-  }
+  for (const Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded})
+    for (const auto& [head_dim, dtype] : {std::pair{80, DType::kF16}, {96, DType::kQ8_0}}) {
+      SCOPED_TRACE(dtype_name(dtype));
+      ProblemArgs args = square(150, 6, 3, head_dim, dtype);
+      args.layout = layout;
+      Problem p(args);
+      expect_exact(p, random_routes(p.rows, 6, 0.5, 1));
+    }
 }
 
 TEST_P(AttendTest, Offsets) {
@@ -230,7 +235,7 @@ TEST_P(AttendTest, ExtremeScales) {
 // route leaves out, and a whole batch mate.
 TEST_P(AttendTest, NonFiniteValuesDoNotSpread) {
   for (const float poison : {kNan, kInf, -kInf})
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : kKvDtypes) {
       ProblemArgs args = square(300, 4, 2, 64, dtype);
       args.sequences = {{0, 200, 0, 200, 0}, {200, 100, 200, 100, 0}};
       Problem clean(args), dirty(args);
@@ -253,6 +258,23 @@ TEST_P(AttendTest, NonFiniteValuesDoNotSpread) {
         }
       EXPECT_FALSE(std::isfinite(dirty.out.get(190, 0, 0)));
     }
+}
+
+// What a q8_0 block may hold that no quantiser writes: a scale that is subnormal, negative, zero or the largest f16,
+// and -128 steps.
+TEST_P(AttendTest, EveryQ8Block) {
+  Problem p(square(100, 2, 1, 64, DType::kQ8_0));
+  p.scale = 1e-6f;
+  const uint16_t scales[] = {0x0001, 0x03ff, 0x8400, 0xbc00, 0x0000, 0x8000, 0x7bff};
+  for (int64_t t = 0; t < 100; ++t)
+    for (int64_t block = 0; block < 2; ++block) {
+      std::byte* k = p.k.mutable_view.at(t, 0) + block * kQ8Bytes;
+      std::memcpy(k, &scales[(t + block) % 7], 2);
+      k[2 + t % 32] = std::byte{0x80};
+      k[2 + (t + 9) % 32] = std::byte{0x7f};
+      std::memcpy(p.v.mutable_view.at(t, 0) + block * kQ8Bytes, &scales[(t + block) % 6], 2);
+    }
+  expect_exact(p, full_routes());
 }
 
 TEST_P(AttendTest, NonFiniteQueryStaysInItsRow) {
@@ -426,6 +448,9 @@ TEST(AttendPlan, KeysKeepTheirBits) {
   EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kF16), Isa::kAvx512);
   EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kBF16), Isa::kAvx512Bf16);
   EXPECT_EQ(cpu::isa_for(Isa::kAmxBf16, DType::kF16), Isa::kAmxBf16);
+  EXPECT_EQ(cpu::isa_for(Isa::kAmxBf16, DType::kQ8_0), Isa::kAmxBf16);
+  EXPECT_EQ(cpu::isa_for(Isa::kAvx512Bf16, DType::kQ8_0), Isa::kAvx512);
+  EXPECT_EQ(cpu::isa_for(Isa::kAvx2, DType::kQ8_0), Isa::kAvx2);
   EXPECT_EQ(cpu::isa_for(Isa::kAvx2, DType::kF32), Isa::kAvx2);
 }
 

@@ -77,10 +77,10 @@ TEST_P(RouteTest, ScoresMatchTheReferenceForHeadsAndTypes) {
     int64_t q, kv;
   };
   for (const auto [q, kv] : {Heads{3, 3}, Heads{9, 3}, Heads{14, 2}, Heads{8, 1}})
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0}) {
       SCOPED_TRACE(testing::Message() << q << " heads on " << kv << ", " << dtype_name(dtype));
       ProblemArgs args{.q_tokens = 75, .k_tokens = 330, .q_heads = q, .kv_heads = kv};
-      args.head_dim = q == 3 ? 80 : q == 9 ? 96 : q == 14 ? 128 : 256;
+      args.head_dim = q == 3 && dtype != DType::kQ8_0 ? 80 : q <= 9 ? 96 : q == 14 ? 128 : 256;
       args.layout = q == 9 ? support::Layout::kPadded : support::Layout::kHeadMajor;
       const Problem p(support::with_dtype(args, dtype));
       expect_scores(p, options(), isa(), kAll);

@@ -67,9 +67,9 @@ void expect_same_summary(const Summary& got, const Summary& want) {
 TEST_P(SummarizeTest, MatchesTheReferenceAtOddLengths) {
   for (const int64_t tokens : {1, 7, 63, 64, 65, 127, 128, 1000})
     for (const int k_block : {64, 128})
-      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0}) {
         ProblemArgs args{.q_tokens = 1, .k_tokens = tokens, .q_heads = 3, .kv_heads = 3, .k_block = k_block};
-        args.head_dim = tokens == 65 ? 80 : tokens == 127 ? 256 : 64;
+        args.head_dim = tokens == 65 ? (dtype == DType::kQ8_0 ? 96 : 80) : tokens == 127 ? 256 : 64;
         args.layout = tokens == 1000 ? Layout::kPadded : Layout::kHeadMajor;
         const Problem p(support::with_dtype(args, dtype));
         SCOPED_TRACE(testing::Message()

@@ -82,14 +82,16 @@ TEST_P(PassCases, NU1_RoutesEqualTheReferencesOrTie) {
 // bit for bit by attend alone.
 TEST_P(PassCases, LA2_RoutesSayWhatWasComputed) {
   Engine e = engine();
-  for (int block : {64, 128})
+  for (const auto& [block, kv_dtype] : {std::pair{64, DType::kF32}, {128, DType::kF32}, {64, DType::kQ8_0}})
     for (Router router : kRouters) {
-      SCOPED_TRACE(testing::Message() << name_of(router) << ", blocks of " << block);
+      SCOPED_TRACE(testing::Message()
+                   << name_of(router) << ", blocks of " << block << ", " << dtype_name(kv_dtype));
       Options options = routed(router);
       options.q_block = options.k_block = block;
       if (router == Router::kBall) options.selection.kind = Selection::kThreshold;
       ProblemArgs args{
           .q_tokens = 150, .k_tokens = 700, .q_heads = 4, .kv_heads = 2, .q_block = block, .k_block = block};
+      args.kv_dtype = kv_dtype;
       Problem p(args), alone(args);
       Pass pass = begin(e, options);
       RR_ASSERT_OK(pass.layer(p.layer_args(5)));

@@ -72,7 +72,7 @@ TEST(Attend, BlocksOf128) {
 
 TEST(Attend, DtypesAndLayouts) {
   for (Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded})
-    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0})
       check(
           with_dtype({.q_tokens = 70, .k_tokens = 129, .q_heads = 4, .kv_heads = 2, .layout = layout}, dtype),
           0.5);

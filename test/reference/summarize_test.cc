@@ -66,7 +66,7 @@ void check_block(const Problem& p, const Summary& s, const BlockRun& run, int64_
 }
 
 TEST(Summarize, HoldsWhatItSays) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0}) {
     ProblemArgs args = with_dtype({.q_tokens = 10, .k_tokens = 400, .q_heads = 2, .kv_heads = 2}, dtype);
     args.sequences = {{0, 5, 0, 1, 0}, {5, 0, 1, 0, 0}, {5, 5, 7, 200, 195}, {10, 0, 210, 65, 0}};
     Problem p(args);

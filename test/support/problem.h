@@ -25,9 +25,10 @@ struct ProblemArgs {
   uint64_t seed = 1;
 };
 
-// All four tensors of one dtype.
+// All four tensors of one dtype; queries and results in f32 where that is one for keys and values only.
 inline ProblemArgs with_dtype(ProblemArgs args, DType dtype) {
-  args.q_dtype = args.kv_dtype = args.out_dtype = dtype;
+  args.kv_dtype = dtype;
+  args.q_dtype = args.out_dtype = dtype == DType::kQ8_0 ? DType::kF32 : dtype;
   return args;
 }
 

@@ -3,6 +3,7 @@
 // the last element so that a write past the end is seen.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -26,8 +27,9 @@ class OwnedTensor {
   OwnedTensor() = default;
   OwnedTensor(DType dtype, int64_t tokens, int64_t heads, int64_t head_dim,
               Layout layout = Layout::kTokenMajor) {
-    const int64_t head_pad = layout == Layout::kPadded ? 8 : 0,
-                  token_pad = layout == Layout::kPadded ? 24 : 0;
+    const int64_t unit = std::max<int64_t>(8, block_elements(dtype));
+    const int64_t head_pad = layout == Layout::kPadded ? unit : 0,
+                  token_pad = layout == Layout::kPadded ? 3 * unit : 0;
     MutableTensor t{nullptr,
                     dtype,
                     tokens,
@@ -41,7 +43,7 @@ class OwnedTensor {
     }
     // + head_dim: a view of no tokens still has an address.
     const int64_t elements = tokens * heads * (head_dim + head_pad) + tokens * token_pad + head_dim;
-    bytes_.assign(static_cast<size_t>(elements * dtype_bytes(dtype) + kGuard), std::byte{kCanary});
+    bytes_.assign(static_cast<size_t>(bytes_of(dtype, elements) + kGuard), std::byte{kCanary});
     t.data = bytes_.data();
     mutable_view = t;
     view = {t.data, dtype, tokens, heads, head_dim, t.token_stride, t.head_stride};
@@ -52,14 +54,29 @@ class OwnedTensor {
   float get(int64_t token, int64_t head, int64_t c) const {
     return load_f32(view.at(token, head), view.dtype, c);
   }
+  // In q8_0 the whole block is quantised again, and one value that is not finite takes it along.
   void set(int64_t token, int64_t head, int64_t c, float value) {
-    store_f32(mutable_view.at(token, head), view.dtype, c, value);
+    if (view.dtype != DType::kQ8_0) return store_f32(mutable_view.at(token, head), view.dtype, c, value);
+    float block[kQ8Elements];
+    const int64_t first = c / kQ8Elements * kQ8Elements;
+    for (int64_t i = 0; i < kQ8Elements; ++i) block[i] = first + i == c ? value : get(token, head, first + i);
+    store_q8_0(mutable_view.at(token, head) + bytes_of(view.dtype, first), block);
+  }
+  void set_row(int64_t token, int64_t head, const std::vector<float>& row) {
+    std::byte* to = mutable_view.at(token, head);
+    for (int64_t c = 0; c < view.head_dim; c += block_elements(view.dtype))
+      view.dtype == DType::kQ8_0 ? store_q8_0(to + bytes_of(view.dtype, c), row.data() + c)
+                                 : store_f32(to, view.dtype, c, row[static_cast<size_t>(c)]);
   }
   template <class Fn>  // fn(token, head, c) -> value
   void fill(const Fn& fn) {
+    std::vector<float> row(static_cast<size_t>(view.head_dim));
     for (int64_t t = 0; t < view.tokens; ++t)
-      for (int64_t h = 0; h < view.heads; ++h)
-        for (int64_t c = 0; c < view.head_dim; ++c) set(t, h, c, static_cast<float>(fn(t, h, c)));
+      for (int64_t h = 0; h < view.heads; ++h) {
+        for (int64_t c = 0; c < view.head_dim; ++c)
+          row[static_cast<size_t>(c)] = static_cast<float>(fn(t, h, c));
+        set_row(t, h, row);
+      }
   }
   void fill_normal(uint64_t seed, uint64_t stream, double sigma = 1) {
     Philox random(seed, stream);
@@ -71,7 +88,7 @@ class OwnedTensor {
   // Padding and the bytes behind the end are as they were made.
   bool guards_intact() const {
     std::vector<bool> used(bytes_.size(), false);
-    const auto row_bytes = static_cast<size_t>(view.head_dim * dtype_bytes(view.dtype));
+    const auto row_bytes = static_cast<size_t>(bytes_of(view.dtype, view.head_dim));
     for (int64_t t = 0; t < view.tokens; ++t)
       for (int64_t h = 0; h < view.heads; ++h) {
         const auto begin = static_cast<size_t>(view.at(t, h) - bytes_.data());
@@ -83,7 +100,7 @@ class OwnedTensor {
   }
   // Element for element the same bits; layouts may differ.
   bool same_bits(const OwnedTensor& other) const {
-    const auto row_bytes = static_cast<size_t>(view.head_dim * dtype_bytes(view.dtype));
+    const auto row_bytes = static_cast<size_t>(bytes_of(view.dtype, view.head_dim));
     for (int64_t t = 0; t < view.tokens; ++t)
       for (int64_t h = 0; h < view.heads; ++h)
         if (std::memcmp(view.at(t, h), other.view.at(t, h), row_bytes) != 0) return false;

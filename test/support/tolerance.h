@@ -20,15 +20,15 @@ struct Tolerance {
 // What a kernel multiplies in. Sums are f32 or better everywhere.
 enum class Products : uint8_t {
   kF64,        // the reference
-  kF32,        // 16-bit inputs widened, which is exact
+  kF32,        // 16-bit inputs and q8_0 widened, which is exact
   kBF16,       // queries and weights rounded to bf16: bf16 keys and values on AVX-512 BF16 and AMX
-  kBF16Pairs,  // weights rounded to bf16, the rest to 16 bits: f16 keys and values on AMX
+  kBF16Pairs,  // weights rounded to bf16, the rest to 16 bits: f16 and q8_0 keys and values on AMX
 };
 
 inline Products products_of(Isa isa, DType kv_dtype) {
   const bool amx = isa == Isa::kAmxBf16;
   if (kv_dtype == DType::kBF16 && (amx || isa == Isa::kAvx512Bf16)) return Products::kBF16;
-  return amx && kv_dtype == DType::kF16 ? Products::kBF16Pairs : Products::kF32;
+  return amx && kv_dtype != DType::kF32 ? Products::kBF16Pairs : Products::kF32;
 }
 
 // |out| stays below 5 for N(0, 1) values: storing it costs at most half a unit in the last place, 2^-7 (bf16), 2^-10

@@ -78,7 +78,7 @@ inline std::string safetensors(const std::string& header, size_t data_bytes) {
 // Rows whose elements say where they are: 16-bit words (or the two halves of a float) that count up.
 struct Rows16 {
   Rows16(DType type, int64_t tokens, int64_t heads, int64_t head_dim, uint16_t first)
-      : words(static_cast<size_t>(tokens * heads * head_dim * dtype_bytes(type) / 2)),
+      : words(static_cast<size_t>(bytes_of(type, tokens * heads * head_dim) / 2)),
         view(contiguous(words.data(), type, tokens, heads, head_dim)) {
     for (uint16_t& word : words) word = first++;
   }
@@ -90,7 +90,7 @@ struct Rows16 {
 
 inline std::string bytes_of(const Tensor& t) {
   return {reinterpret_cast<const char*>(t.data),
-          static_cast<size_t>(t.tokens * t.heads * t.head_dim * dtype_bytes(t.dtype))};
+          static_cast<size_t>(bytes_of(t.dtype, t.tokens * t.heads * t.head_dim))};
 }
 
 }  // namespace routerelay::support

@@ -165,6 +165,10 @@ TEST_F(TraceRoundTrip, RefusesRowsThatDoNotFit) {
   EXPECT_THAT(message(1, q.view, q.view, other.view, 0), HasSubstr("k and v differ in shape or dtype"));
   EXPECT_THAT(message(1, three.view, q.view, q.view, 0), HasSubstr("q has 3 heads of 8, k 2 of 8"));
   EXPECT_THAT(message(1, narrow.view, q.view, q.view, 0), HasSubstr("q has 2 heads of 4, k 2 of 8"));
+  Tensor blocks = q.view;
+  blocks.dtype = DType::kQ8_0;
+  EXPECT_EQ(message(1, q.view, blocks, blocks, 0),
+            "trace: layer 1: k is q8_0; a trace holds f32, bf16 or f16: convert it");
   Tensor null = q.view;
   null.data = nullptr;
   EXPECT_EQ(message(1, null, q.view, q.view, 0), "trace: layer 1: q.data is null");

@@ -6,8 +6,8 @@
 namespace routerelay::cpu {
 
 const Kernel* find_amx(int64_t head_dim, DType kv_dtype) {
-  return kv_dtype == DType::kF16 ? find_kernel<TileAmxSplit, Isa::kAmxBf16>(head_dim)
-                                 : find_kernel<TileAmx, Isa::kAmxBf16>(head_dim);
+  return kv_dtype == DType::kBF16 ? find_kernel<TileAmx, Isa::kAmxBf16>(head_dim)
+                                  : find_kernel<TileAmxSplit, Isa::kAmxBf16>(head_dim);
 }
 
 }  // namespace routerelay::cpu

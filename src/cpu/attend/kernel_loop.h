@@ -134,7 +134,7 @@ void begin_row(const RowJob& job, int64_t panel, Scratch<Tile, D>& t) {
   }
   std::memset(t.sum, 0, static_cast<size_t>(n_rows * Tile::kLanes) * sizeof(float));
   for (int h = 0; h < job.n_heads; ++h)
-    Tile::pack_rows(job.q + h * job.q_head_stride * dtype_bytes(job.q_dtype), job.q_dtype, job.q_stride,
+    Tile::pack_rows(job.q + h * bytes_of(job.q_dtype, job.q_head_stride), job.q_dtype, job.q_stride,
                     job.q_count, D, 1.0f, t.rows + h * job.q_count * Tile::pitch(D));
 }
 
@@ -164,7 +164,7 @@ void attend_row(const RowJob& job, std::byte* scratch) {
   for (int h = 0; h < job.n_heads; ++h)
     for (int i = 0; i < job.q_count; ++i) {
       const int r = h * job.q_count + i;
-      std::byte* out = job.out + (h * job.out_head_stride + i * job.out_stride) * dtype_bytes(job.out_dtype);
+      std::byte* out = job.out + bytes_of(job.out_dtype, h * job.out_head_stride + i * job.out_stride);
       float* lse = job.lse == nullptr ? nullptr : job.lse + h * job.lse_head_stride + i;
       Tile::finish(t.acc + r * D, t.max[r] * job.factor, t.sum + r * Tile::kLanes, D, out, job.out_dtype,
                    lse);

@@ -89,7 +89,8 @@ int64_t Plan::shared_bytes() const {
 }
 
 Isa isa_for(Isa isa, DType kv_dtype) {
-  const bool kept = kv_dtype == DType::kBF16 || (isa == Isa::kAmxBf16 && kv_dtype == DType::kF16);
+  // AMX has a second part for what bf16 cannot hold of f16 and q8_0; of f32 it would lose a third of the bits.
+  const bool kept = isa == Isa::kAmxBf16 ? kv_dtype != DType::kF32 : kv_dtype == DType::kBF16;
   const bool bf16_tile = isa == Isa::kAvx512Bf16 || isa == Isa::kAmxBf16;
   return bf16_tile && !kept ? Isa::kAvx512 : isa;
 }

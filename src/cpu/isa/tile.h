@@ -131,6 +131,7 @@ template <class Fn>
 auto with_dtype(DType dtype, Fn fn) {
   if (dtype == DType::kF32) return fn.template operator()<DType::kF32>();
   if (dtype == DType::kBF16) return fn.template operator()<DType::kBF16>();
+  if (dtype == DType::kQ8_0) return fn.template operator()<DType::kQ8_0>();
   return fn.template operator()<DType::kF16>();
 }
 

@@ -21,13 +21,12 @@ struct TileAvx2 {
 
   static void pack_keys(const std::byte* k, DType dtype, int64_t token_stride, int n, int D, float* out) {
     with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
+      const int64_t step = bytes_of(kType, token_stride);
       for (int j = 0; j < kPanel; j += 8)
         for (int d = 0; d < D; d += 8) {
           __m256 r[8];
           for (int i = 0; i < 8; ++i)
-            r[i] =
-                j + i < n ? load8<kType>(k + (j + i) * step + d * dtype_bytes(kType)) : _mm256_setzero_ps();
+            r[i] = j + i < n ? load8<kType>(k + (j + i) * step, d) : _mm256_setzero_ps();
           transpose8(r);
           for (int i = 0; i < 8; ++i) _mm256_store_ps(out + (d + i) * kPanel + j, r[i]);
         }
@@ -36,11 +35,11 @@ struct TileAvx2 {
 
   static bool pack_values(const std::byte* v, DType dtype, int64_t token_stride, int n, int D, float* out) {
     return with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
+      const int64_t step = bytes_of(kType, token_stride);
       __m256 check = _mm256_setzero_ps();  // x * 0 is NaN exactly when x is not finite
       for (int j = 0; j < kPanel; ++j)
         for (int d = 0; d < D; d += 8) {
-          const __m256 x = j < n ? load8<kType>(v + j * step + d * dtype_bytes(kType)) : _mm256_setzero_ps();
+          const __m256 x = j < n ? load8<kType>(v + j * step, d) : _mm256_setzero_ps();
           check = _mm256_fmadd_ps(x, _mm256_setzero_ps(), check);
           _mm256_store_ps(out + j * D + d, x);
         }
@@ -55,9 +54,10 @@ struct TileAvx2 {
   static void pack_rows(const std::byte* q, DType dtype, int64_t token_stride, int M, int D, float factor,
                         float* out) {
     with_dtype(dtype, [&]<DType kType>() {
+      const int64_t step = bytes_of(kType, token_stride);
       for (int i = 0; i < M; ++i)
         for (int d = 0; d < D; d += 8) {
-          const __m256 x = load8<kType>(q + (i * token_stride + d) * dtype_bytes(kType));
+          const __m256 x = load8<kType>(q + i * step, d);
           _mm256_store_ps(out + i * D + d, _mm256_mul_ps(x, _mm256_set1_ps(factor)));
         }
     });
@@ -114,7 +114,7 @@ struct TileAvx2 {
     const float total = reduce_add(_mm256_load_ps(sum));
     const __m256 inverse = _mm256_set1_ps(total == 0.0f ? 0.0f : 1.0f / total);
     for (int d = 0; d < D; d += 8)
-      store8(out + d * dtype_bytes(dtype), dtype, _mm256_mul_ps(_mm256_load_ps(acc + d), inverse));
+      store8(out + bytes_of(dtype, d), dtype, _mm256_mul_ps(_mm256_load_ps(acc + d), inverse));
     if (lse != nullptr) *lse = total == 0.0f ? -__builtin_inff() : max + __builtin_log2f(total);
   }
 

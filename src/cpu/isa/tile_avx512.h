@@ -21,12 +21,12 @@ struct TileAvx512 {
 
   static void pack_keys(const std::byte* k, DType dtype, int64_t token_stride, int n, int D, float* out) {
     with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
+      const int64_t step = bytes_of(kType, token_stride);
       for (int j = 0; j < kPanel; j += 16)
         for (int d = 0; d < D; d += 16) {
           __m512i r[16];
           for (int i = 0; i < 16; ++i)
-            r[i] = j + i < n ? _mm512_castps_si512(load16<kType>(k + (j + i) * step + d * dtype_bytes(kType)))
+            r[i] = j + i < n ? _mm512_castps_si512(load16<kType>(k + (j + i) * step, d))
                              : _mm512_setzero_si512();
           transpose16(r);
           for (int i = 0; i < 16; ++i) _mm512_store_si512(out + (d + i) * kPanel + j, r[i]);
@@ -36,11 +36,11 @@ struct TileAvx512 {
 
   static bool pack_values(const std::byte* v, DType dtype, int64_t token_stride, int n, int D, float* out) {
     return with_dtype(dtype, [&]<DType kType>() {
-      const int64_t step = token_stride * dtype_bytes(kType);
+      const int64_t step = bytes_of(kType, token_stride);
       __mmask16 bad = 0;
       for (int j = 0; j < kPanel; ++j)
         for (int d = 0; d < D; d += 16) {
-          const __m512 x = j < n ? load16<kType>(v + j * step + d * dtype_bytes(kType)) : _mm512_setzero_ps();
+          const __m512 x = j < n ? load16<kType>(v + j * step, d) : _mm512_setzero_ps();
           bad |= _mm512_fpclass_ps_mask(x, 0x99);  // quiet and signalling NaN, both infinities
           _mm512_store_ps(out + j * D + d, x);
         }
@@ -55,9 +55,10 @@ struct TileAvx512 {
   static void pack_rows(const std::byte* q, DType dtype, int64_t token_stride, int M, int D, float factor,
                         float* out) {
     with_dtype(dtype, [&]<DType kType>() {
+      const int64_t step = bytes_of(kType, token_stride);
       for (int i = 0; i < M; ++i)
         for (int d = 0; d < D; d += 16) {
-          const __m512 x = load16<kType>(q + (i * token_stride + d) * dtype_bytes(kType));
+          const __m512 x = load16<kType>(q + i * step, d);
           _mm512_store_ps(out + i * D + d, _mm512_mul_ps(x, _mm512_set1_ps(factor)));
         }
     });

@@ -44,12 +44,12 @@ struct Bf16Packing {
                         uint16_t* out) {
     with_dtype(dtype, [&]<DType kType>() {
       const __m512 scale = _mm512_set1_ps(factor);
+      const int64_t step = bytes_of(kType, token_stride);
       const int width = pitch(D) / kParts;
       for (int i = 0; i < round_up(M, kRowStep); ++i)
         for (int d = 0; d < width; d += 16) {
           const bool inside = i < M && d < D;
-          const __m512 x =
-              inside ? load16<kType>(q + (i * token_stride + d) * dtype_bytes(kType)) : _mm512_setzero_ps();
+          const __m512 x = inside ? load16<kType>(q + i * step, d) : _mm512_setzero_ps();
           const __m512 scaled = _mm512_mul_ps(x, scale);
           auto* at = reinterpret_cast<__m256i*>(out + i * pitch(D) + d);
           _mm256_store_si256(at, round<0>(scaled));
@@ -111,13 +111,12 @@ struct Bf16Packing {
   // 16 keys x 16 pairs of head_dim at a time: a pair is one 32-bit element of the transpose.
   template <DType kType, int kPart>
   static void pack_key_part(const std::byte* k, int64_t token_stride, int n, int D, uint16_t* out) {
-    const int64_t step = token_stride * dtype_bytes(kType);
+    const int64_t step = bytes_of(kType, token_stride);
     for (int j = 0; j < kPanel; j += 16)
       for (int d = 0; d < D; d += 32) {
         __m512i r[16];
         for (int i = 0; i < 16; ++i)
-          r[i] = j + i < n ? load32<kType, kPart>(k + (j + i) * step + d * dtype_bytes(kType), D - d)
-                           : _mm512_setzero_si512();
+          r[i] = j + i < n ? load32<kType, kPart>(k + (j + i) * step, d, D) : _mm512_setzero_si512();
         transpose16(r);
         for (int i = 0; i < 16; ++i) _mm512_store_si512(out + ((d / 2 + i) * kPanel + j) * 2, r[i]);
       }
@@ -126,14 +125,14 @@ struct Bf16Packing {
   // False when a packed value is NaN or infinite.
   template <DType kType, int kPart>
   static bool pack_value_part(const std::byte* v, int64_t token_stride, int n, int D, uint16_t* out) {
-    const int64_t step = token_stride * dtype_bytes(kType);
+    const int64_t step = bytes_of(kType, token_stride);
     const __m512i exponent = _mm512_set1_epi16(0x7f80);
     __mmask32 bad = 0;
     for (int j = 0; j < kPanel; j += 2)
       for (int d = 0; d < D; d += 16) {
-        const std::byte* even = v + j * step + d * dtype_bytes(kType);
-        const __m512i low = j < n ? load16_u32<kType, kPart>(even) : _mm512_setzero_si512();
-        const __m512i high = j + 1 < n ? load16_u32<kType, kPart>(even + step) : _mm512_setzero_si512();
+        const std::byte* even = v + j * step;
+        const __m512i low = j < n ? load16_u32<kType, kPart>(even, d) : _mm512_setzero_si512();
+        const __m512i high = j + 1 < n ? load16_u32<kType, kPart>(even + step, d) : _mm512_setzero_si512();
         const __m512i pairs = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
         bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
         _mm512_store_si512(out + (j / 2 * D + d) * 2, pairs);
@@ -141,21 +140,24 @@ struct Bf16Packing {
     return bad == 0;
   }
 
-  // A part of 32 elements, those from `left` on zero; left is a multiple of 16.
+  // A part of elements d to d + 31 of a row, those from D on zero; D is a multiple of 16.
   template <DType kType, int kPart>
-  static __m512i load32(const std::byte* p, int left) {
+  static __m512i load32(const std::byte* row, int d, int D) {
+    const bool whole = D - d >= 32;
     if constexpr (kType == DType::kBF16 && kPart == 0)
-      return _mm512_maskz_loadu_epi16(left >= 32 ? ~__mmask32{0} : 0xffffu, p);
-    const __m512 high = left >= 32 ? load16<kType>(p + 16 * dtype_bytes(kType)) : _mm512_setzero_ps();
-    return _mm512_inserti64x4(_mm512_castsi256_si512(round<kPart>(load16<kType>(p))), round<kPart>(high), 1);
+      return _mm512_maskz_loadu_epi16(whole ? ~__mmask32{0} : 0xffffu, row + bytes_of(kType, d));
+    const __m512 low = load16<kType>(row, d);
+    const __m512 high = whole ? load16<kType>(row, d + 16) : _mm512_setzero_ps();
+    return _mm512_inserti64x4(_mm512_castsi256_si512(round<kPart>(low)), round<kPart>(high), 1);
   }
 
-  // A part of 16 elements, each in the low half of a 32-bit element.
+  // A part of elements d to d + 15 of a row, each in the low half of a 32-bit element.
   template <DType kType, int kPart>
-  static __m512i load16_u32(const std::byte* p) {
+  static __m512i load16_u32(const std::byte* row, int d) {
     if constexpr (kType == DType::kBF16 && kPart == 0)
-      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    return _mm512_cvtepu16_epi32(round<kPart>(load16<kType>(p)));
+      return _mm512_cvtepu16_epi32(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + bytes_of(kType, d))));
+    return _mm512_cvtepu16_epi32(round<kPart>(load16<kType>(row, d)));
   }
 };
 

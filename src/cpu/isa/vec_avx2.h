@@ -9,8 +9,18 @@
 namespace routerelay::cpu {
 namespace {
 
+// Elements d to d + 7 of a row, d a multiple of 8: none of these lies across two blocks of q8_0.
 template <DType kType>
-__m256 load8(const std::byte* p) {
+__m256 load8(const std::byte* row, int64_t d) {
+  if constexpr (kType == DType::kQ8_0) {
+    const std::byte* block = row + d / kQ8Elements * kQ8Bytes;
+    int16_t bits;
+    __builtin_memcpy(&bits, block, sizeof(bits));
+    const __m128i steps = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 2 + d % kQ8Elements));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(steps)),
+                         _mm256_cvtph_ps(_mm_set1_epi16(bits)));
+  }
+  const std::byte* p = row + bytes_of(kType, d);
   if constexpr (kType == DType::kF32) return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   if constexpr (kType == DType::kF16) return _mm256_cvtph_ps(half);

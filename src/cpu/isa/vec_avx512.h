@@ -10,8 +10,18 @@
 namespace routerelay::cpu {
 namespace {
 
+// Elements d to d + 15 of a row, d a multiple of 16: none of these lies across two blocks of q8_0.
 template <DType kType>
-__m512 load16(const std::byte* p) {
+__m512 load16(const std::byte* row, int64_t d) {
+  if constexpr (kType == DType::kQ8_0) {
+    const std::byte* block = row + d / kQ8Elements * kQ8Bytes;
+    int16_t bits;
+    __builtin_memcpy(&bits, block, sizeof(bits));
+    const __m128i steps = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2 + d % kQ8Elements));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)),
+                         _mm512_cvtph_ps(_mm256_set1_epi16(bits)));
+  }
+  const std::byte* p = row + bytes_of(kType, d);
   if constexpr (kType == DType::kF32) return _mm512_loadu_ps(p);
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   if constexpr (kType == DType::kF16) return _mm512_cvtph_ps(half);
@@ -147,7 +157,7 @@ struct SoftmaxRow512 {
     const float total = _mm512_reduce_add_ps(_mm512_loadu_ps(sum));
     const __m512 inverse = _mm512_set1_ps(total == 0.0f ? 0.0f : 1.0f / total);
     for (int d = 0; d < D; d += 16)
-      store16(out + d * dtype_bytes(dtype), dtype, _mm512_mul_ps(_mm512_loadu_ps(acc + d), inverse));
+      store16(out + bytes_of(dtype, d), dtype, _mm512_mul_ps(_mm512_loadu_ps(acc + d), inverse));
     if (lse != nullptr) *lse = total == 0.0f ? -__builtin_inff() : max + __builtin_log2f(total);
   }
 };

@@ -49,7 +49,7 @@ template <class Tile>
 void group_means(const std::byte* x, DType dtype, int64_t stride, int n, int step, int D, float* tokens,
                  float* out) {
   for (int t = 0; t < n; t += step, out += D) {
-    mean_of<Tile>(x + t * stride * dtype_bytes(dtype), dtype, stride, n - t < step ? n - t : step, D, tokens,
+    mean_of<Tile>(x + t * bytes_of(dtype, stride), dtype, stride, n - t < step ? n - t : step, D, tokens,
                   out);
     for (int c = 0; c < D; ++c) out[c] = round_to_bf16(out[c]);
   }
@@ -69,7 +69,7 @@ int pack_queries(const PairJob& job, float* panels) {
   const int n = (job.n_queries + kPanel - 1) / kPanel;
   for (int p = 0; p < n; ++p) {
     const int left = job.n_queries - p * kPanel;
-    Tile::pack_keys(job.q + p * kPanel * job.q_stride * dtype_bytes(job.q_dtype), job.q_dtype, job.q_stride,
+    Tile::pack_keys(job.q + p * kPanel * bytes_of(job.q_dtype, job.q_stride), job.q_dtype, job.q_stride,
                     left < kPanel ? left : kPanel, job.head_dim, panels + p * job.head_dim * kPanel);
   }
   return n;

@@ -44,7 +44,7 @@ void SoftmaxScorer::pack_slot(int kv_head, int64_t slot, std::byte* tokens, std:
         continue;
       }
       // Interleaved or strided columns are gathered first, a copy within L1.
-      const auto bytes = static_cast<size_t>(D * dtype_bytes(dtype));
+      const auto bytes = static_cast<size_t>(bytes_of(dtype, D));
       for (int x = 0; x < kPanel; ++x) {
         std::byte* to = tokens + static_cast<size_t>(x) * bytes;
         const std::byte* from = column(x);

@@ -41,10 +41,10 @@ inline void multiply(float* x, int n, float factor) {
 // Keys of one head lie apart by the other heads', and soon a page: further than hardware looks ahead. 4.4 ms instead of
 // 5.5 for 32K keys of 2 heads, head_dim 128, on one Sapphire Rapids core.
 inline void fetch_keys(const SummarizeJob& job, int first, int n) {
-  const int64_t bytes = dtype_bytes(job.dtype), step = job.k_stride * bytes;
+  const int64_t bytes = bytes_of(job.dtype, job.head_dim), step = bytes_of(job.dtype, job.k_stride);
   const std::byte* key = job.k + first * step;
   for (int t = 0; t < n; ++t, key += step)
-    for (int64_t at = 0; at < job.head_dim * bytes; at += 64) __builtin_prefetch(key + at);
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(key + at);
 }
 
 // Reads the keys as f32 and sums groups of sub_k of them while they are in L1: the means, rounded to bf16, and their
@@ -56,8 +56,8 @@ void read_and_sum(const SummarizeJob& job, float* keys, float* group) {
   if (job.mean != nullptr) set_zero(job.mean, D);
   for (int begin = 0, g = 0; begin < job.n_keys; begin += job.sub_k, ++g) {
     const int n = begin + job.sub_k < job.n_keys ? job.sub_k : job.n_keys - begin;
-    Tile::pack_rows(job.k + begin * job.k_stride * dtype_bytes(job.dtype), job.dtype, job.k_stride, n, D,
-                    1.0f, keys + begin * D);
+    Tile::pack_rows(job.k + begin * bytes_of(job.dtype, job.k_stride), job.dtype, job.k_stride, n, D, 1.0f,
+                    keys + begin * D);
     fetch_keys(job, begin + 2 * job.sub_k, n);
     sum_keys(keys + begin * D, n, D, group);
     if (job.mean != nullptr) add(group, D, job.mean);
