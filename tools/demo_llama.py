@@ -13,6 +13,7 @@ import pathlib
 
 TESTED_GGML = "0.26"
 FLASH_OFF, FLASH_ON = 0, 1
+CACHE_TYPES = {"f16": 1, "q8_0": 8, "bf16": 30}  # ggml_type; q8_0 needs flash attention
 
 _c = ctypes
 
@@ -152,11 +153,12 @@ class Model:
             out += piece.raw[:max(n, 0)]
         return out.decode(errors="replace")
 
-    def context(self, n_ctx, threads, flash=FLASH_ON, ubatch=512, sequences=1):
+    def context(self, n_ctx, threads, flash=FLASH_ON, ubatch=512, sequences=1, cache="f16"):
         params = _check_defaults(self.lib.llama_context_default_params(), CONTEXT_DEFAULTS)
         params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, ubatch, ubatch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type, params.n_seq_max = flash, sequences
+        params.type_k = params.type_v = CACHE_TYPES[cache]
         pointer = self.lib.llama_init_from_model(self.pointer, params)
         if not pointer:
             raise HostError(f"no context of {n_ctx} tokens")

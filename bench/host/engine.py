@@ -4,8 +4,8 @@
 import ctypes
 
 _c = ctypes
-RR_OK, RR_DEVICE_CPU, RR_FLOAT, RR_BFLOAT = 0, 1, 2, 4
-DTYPES = {"f32": (RR_FLOAT, 32), "f16": (RR_FLOAT, 16), "bf16": (RR_BFLOAT, 16)}
+RR_OK, RR_DEVICE_CPU, RR_FLOAT, RR_BFLOAT, RR_Q8_0 = 0, 1, 2, 4, 128
+DTYPES = {"f32": (RR_FLOAT, 32), "f16": (RR_FLOAT, 16), "bf16": (RR_BFLOAT, 16), "q8_0": (RR_Q8_0, 8)}
 ABI_MAJOR = 1
 
 

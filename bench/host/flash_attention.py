@@ -6,7 +6,7 @@ import ctypes
 import numpy as np
 
 _c = ctypes
-TYPES = {"f32": 0, "f16": 1, "bf16": 30}  # ggml_type
+TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8}  # ggml_type
 CPU_DEVICE, PRECISION_F32, STATUS_SUCCESS = 0, 10, 0
 
 
@@ -33,7 +33,12 @@ def declare(lib):
 
 
 def to_bytes(values, dtype):
-    """f32 values as the bytes of a dtype; bf16 rounds to nearest even."""
+    """f32 values as the bytes of a dtype; bf16 rounds to nearest even, q8_0 is blocks of 32."""
+    if dtype == "q8_0":
+        blocks = values.reshape(-1, 32)
+        scales = (np.abs(blocks).max(axis=1, keepdims=True) / 127).astype(np.float16)
+        steps = np.rint(blocks / scales.astype(np.float32)).clip(-127, 127).astype(np.int8)
+        return np.concatenate([scales.view(np.int8), steps], axis=1).tobytes()
     if dtype != "bf16":
         return values.astype({"f32": np.float32, "f16": np.float16}[dtype]).tobytes()
     bits = values.astype(np.float32).view(np.uint32)

@@ -28,6 +28,11 @@ KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS")  # of the 
 STOCK = ("stock", "stock_flash_off")
 
 
+def stock_modes(cache):
+    """llama.cpp refuses quantised values without flash attention."""
+    return STOCK[:1] if cache == "q8_0" else STOCK
+
+
 def timed_decode(clock, session, tokens, position, wanted=()):
     start = clock()
     session.decode(tokens, position, wanted)
@@ -48,7 +53,8 @@ def quantile(values, share):
 def summary(seconds, preset, tokens):
     """What the runs of a preset and of stock's two modes say."""
     def over(share):
-        return min(quantile(seconds[name], share) for name in STOCK) / quantile(seconds[preset], share)
+        stock = (quantile(runs, share) for name, runs in seconds.items() if name != preset)
+        return min(stock) / quantile(seconds[preset], share)
     return {"tokens_per_second": {name: tokens / min(runs) for name, runs in seconds.items()},
             "speedup": over(0), "quartile_speedup": over(0.25), "runs": len(seconds[preset])}
 
@@ -71,8 +77,9 @@ def child(args):
     model = host.load_model(demo_llama.model_file())
     longest = max(args.prompts) + args.decode
     tokens = demo_run.prompt_tokens(model, longest)
-    make = lambda flash: model.context(longest, args.threads, flash, demo_run.UBATCH)
-    sessions = {"stock": make(demo_llama.FLASH_ON), "stock_flash_off": make(demo_llama.FLASH_OFF)}
+    make = lambda flash: model.context(longest, args.threads, flash, demo_run.UBATCH, cache=args.cache)
+    flash = dict(zip(STOCK, (demo_llama.FLASH_ON, demo_llama.FLASH_OFF)))
+    sessions = {name: make(flash[name]) for name in stock_modes(args.cache)}
     if not host.load_plugin(args.plugin):
         raise demo_llama.HostError(f"llama.cpp did not take {args.plugin}")
     sessions[preset] = make(demo_llama.FLASH_ON)  # contexts take the devices that exist when they are made
@@ -81,7 +88,7 @@ def child(args):
     clock = time.process_time if args.cpu else time.perf_counter
     for n in args.prompts:
         once = max(in_turns(sessions, 1, lambda session, _: take_prompt(clock, session, tokens[:n])).values())[0]
-        runs = max(3, round(args.seconds / (3 * once)))
+        runs = max(3, round(args.seconds / (len(sessions) * once)))
         seconds = in_turns(sessions, runs, lambda session, _: take_prompt(clock, session, tokens[:n]))
         print(json.dumps({"what": "prompt", "tokens": n, **summary(seconds, preset, n)}), flush=True)
         seconds = in_turns(sessions, args.decode, lambda session, i: timed_decode(
@@ -93,7 +100,7 @@ def child(args):
 
 def run_preset(preset, args):
     command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
-               "--decode", str(args.decode), "--seconds", str(args.seconds),
+               "--decode", str(args.decode), "--seconds", str(args.seconds), "--cache", args.cache,
                "--prompts", ",".join(map(str, args.prompts))] + ["--cpu"] * args.cpu
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
     environment |= {name: os.environ[name] for name in KEPT if name in os.environ} | {"ROUTERELAY_PRESET": preset}
@@ -108,8 +115,8 @@ def run_preset(preset, args):
         return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())
 
 
-def records_of(preset, row, clock):
-    shared = {"what": row["what"], "tokens": row["tokens"], "clock": clock}
+def records_of(preset, row, clock, cache):
+    shared = {"what": row["what"], "tokens": row["tokens"], "clock": clock, "cache": cache}
     out = [results.record("tokens_per_second", value, "tokens/s", preset=name, beside=preset, **shared)
            for name, value in row["tokens_per_second"].items()]
     return out + [results.record(name, row[name], "x", preset=preset, runs=row["runs"], **shared)
@@ -117,7 +124,8 @@ def records_of(preset, row, clock):
 
 
 def cells_of(preset, row):
-    speeds = [f"{row['tokens_per_second'][name]:.1f}" for name in (*STOCK, preset)]
+    found = row["tokens_per_second"]
+    speeds = [f"{found[name]:.1f}" if name in found else "refused" for name in (*STOCK, preset)]
     what = f"{row['tokens']} tokens" if row["what"] == "prompt" else f"decode after {row['tokens']}"
     return [preset, what, *speeds, f"{row['speedup']:.3f}", f"{row['quartile_speedup']:.3f}", str(row["runs"])]
 
@@ -127,15 +135,15 @@ def run(args):
     for preset in args.presets:
         found, report = run_preset(preset, args)
         for row in found:
-            records += records_of(preset, row, "cpu" if args.cpu else "wall")
+            records += records_of(preset, row, "cpu" if args.cpu else "wall", args.cache)
             rows.append(cells_of(preset, row))
     where = results.machine(args.threads, report["isa"], report["host"]["ggml"])
     if args.json:
         results.print_json("bench prompts", report["version"], where, records)
     else:
         unit = "second of CPU time" if args.cpu else "second"
-        results.print_plain(f"SmolLM2-135M, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
-                            f"{where['isa']} on {where['cpu']}; tokens per {unit}",
+        results.print_plain(f"SmolLM2-135M, {args.cache} cache, llama.cpp with ggml {where['ggml']}, "
+                            f"{args.threads} threads, {where['isa']} on {where['cpu']}; tokens per {unit}",
                             ["preset", "what", "fa on", "fa off", "plug-in", "speed-up", "quartile", "runs"], rows)
 
 
@@ -146,6 +154,7 @@ def parse_args():
     parser.add_argument("--prompts", type=lambda text: [int(n) for n in text.split(",")],
                         default=[128, 512, 1024, 2048], help="lengths; default: 128,512,1024,2048")
     parser.add_argument("--decode", type=int, default=64, help="tokens decoded after each length")
+    parser.add_argument("--cache", choices=demo_llama.CACHE_TYPES, default="f16", help="type of keys and values")
     parser.add_argument("--seconds", type=float, default=30, help="about so long per preset and length")
     parser.add_argument("--cpu", action="store_true", help="CPU seconds of all threads instead of the wall clock's")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")

@@ -28,8 +28,10 @@ constexpr int64_t alignment_of(DType dtype) {
   return dtype == DType::kF32 ? 4 : 2;
 }
 constexpr const char* dtype_name(DType dtype) {
-  constexpr const char* kNames[] = {"f32", "bf16", "f16", "q8_0"};
-  return kNames[static_cast<uint8_t>(dtype)];
+  return dtype == DType::kF32    ? "f32"
+         : dtype == DType::kBF16 ? "bf16"
+         : dtype == DType::kF16  ? "f16"
+                                 : "q8_0";
 }
 
 // [tokens, heads, head_dim], any strides (in elements, whole blocks) whose last is 1. Borrows, never owns.

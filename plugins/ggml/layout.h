@@ -12,7 +12,7 @@
 namespace routerelay::ggml {
 
 // Host numbers that have not changed under API 2 and 3. Operation numbers do change: host.h resolves them.
-inline constexpr int32_t kTypeF32 = 0, kTypeF16 = 1;
+inline constexpr int32_t kTypeF32 = 0, kTypeF16 = 1, kTypeQ8_0 = 8, kTypeBF16 = 30;
 inline constexpr int32_t kDeviceCpu = 0, kDeviceAccel = 3;
 inline constexpr int32_t kFlagInput = 1, kFlagCompute = 16;
 inline constexpr int32_t kStatusFailed = -1, kStatusSuccess = 0, kStatusAborted = 1;

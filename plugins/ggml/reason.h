@@ -12,8 +12,8 @@ enum class Reason : uint8_t {
   kNone,        // taken
   kFewRows,     // decode, or fewer rows than ROUTERELAY_MIN_ROWS
   kFewKeys,     // fewer keys than ROUTERELAY_MIN_KV
-  kTypes,       // not f32 queries and output with f16 keys and values
-  kHeadDim,     // not 64, 80, 96, 128 or 256, or different for keys and values
+  kTypes,       // not f32 queries and output with keys and values both f16, bf16 or q8_0
+  kHeadDim,     // not 64, 80, 96, 128 or 256, 80 in q8_0, or different for keys and values
   kHeads,       // the query heads are no multiple of the KV heads
   kStrides,     // heads or streams that no [tokens, heads, head_dim] view describes
   kNoMask,      // or one that is not contiguous f16

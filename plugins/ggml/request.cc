@@ -8,12 +8,15 @@
 #include <string_view>
 
 #include "mask.h"
+#include "supports.h"
 
 namespace routerelay::ggml {
 namespace {
 
+// Whole blocks, where the dtype has them.
 int64_t elements(size_t bytes, DType dtype) {
-  return static_cast<int64_t>(bytes) / dtype_bytes(dtype);
+  const int64_t block = block_elements(dtype);
+  return static_cast<int64_t>(bytes) / bytes_of(dtype, block) * block;
 }
 
 // [d, tokens, heads, streams] as [tokens, heads, d]; streams lie one after another, `gap` tokens apart.
@@ -50,8 +53,9 @@ int layer_of(const HostTensor& keys) {
 
 Reason make_request(const HostTensor& node, Request& request) {
   const HostTensor &q = *node.src[0], &k = *node.src[1], &v = *node.src[2], &mask = *node.src[3];
-  const StreamedView queries = view_of(q, DType::kF32), keys = view_of(k, DType::kF16),
-                     values = view_of(v, DType::kF16);
+  const DType kv_dtype = kv_dtype_of(k.type).value();
+  const StreamedView queries = view_of(q, DType::kF32), keys = view_of(k, kv_dtype),
+                     values = view_of(v, kv_dtype);
   request.q = queries.tensor;
   request.k = keys.tensor;
   request.v = values.tensor;

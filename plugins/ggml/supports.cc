@@ -35,24 +35,27 @@ bool contiguous(const HostTensor& t, size_t element) {
   return true;
 }
 
-// [d, tokens, heads, streams] as one [tokens, heads, d] view: streams lie whole tokens apart.
-bool is_view(const HostTensor& t, size_t element) {
-  if (t.nb[0] != element || t.nb[1] == 0 || t.nb[1] % element != 0 || t.nb[2] % element != 0) return false;
+// [d, tokens, heads, streams] as one [tokens, heads, d] view: heads and tokens lie whole elements (blocks, where the
+// dtype has them) apart, streams whole tokens.
+bool is_view(const HostTensor& t, DType dtype) {
+  const auto unit = static_cast<size_t>(bytes_of(dtype, block_elements(dtype)));
+  if (t.nb[0] != unit || t.nb[1] == 0 || t.nb[1] % unit != 0 || t.nb[2] % unit != 0) return false;
   return t.ne[3] == 1 || t.nb[3] % t.nb[1] == 0;
 }
 
-Reason check_shapes(const HostTensor& node) {
+Reason check_shapes(const HostTensor& node, DType kv_dtype) {
   const HostTensor &q = *node.src[0], &k = *node.src[1], &v = *node.src[2];
   const int64_t d = q.ne[0];
   if (std::find(kHeadDims.begin(), kHeadDims.end(), d) == kHeadDims.end() || k.ne[0] != d || v.ne[0] != d)
     return Reason::kHeadDim;
+  if (d % block_elements(kv_dtype) != 0) return Reason::kHeadDim;
   const bool heads = k.ne[2] > 0 && q.ne[2] % k.ne[2] == 0 && v.ne[2] == k.ne[2];
   if (!heads) return Reason::kHeads;
   const bool shapes = v.ne[1] == k.ne[1] && k.ne[3] == q.ne[3] && v.ne[3] == q.ne[3];
   const bool out = node.ne[0] == d && node.ne[1] == q.ne[2] && node.ne[2] == q.ne[1] && node.ne[3] == q.ne[3];
   const bool same_streams = q.ne[3] == 1 || k.nb[3] / k.nb[1] == v.nb[3] / v.nb[1];
-  if (!shapes || !out || !same_streams || !contiguous(node, 4) || !is_view(q, 4) || !is_view(k, 2) ||
-      !is_view(v, 2))
+  if (!shapes || !out || !same_streams || !contiguous(node, 4) || !is_view(q, DType::kF32) ||
+      !is_view(k, kv_dtype) || !is_view(v, kv_dtype))
     return Reason::kStrides;
   return Reason::kNone;
 }
@@ -68,16 +71,23 @@ Reason check_mask(const HostTensor& node) {
 
 }  // namespace
 
+std::optional<DType> kv_dtype_of(int32_t type) {
+  if (type == kTypeF16) return DType::kF16;
+  if (type == kTypeBF16) return DType::kBF16;
+  if (type == kTypeQ8_0) return DType::kQ8_0;
+  return std::nullopt;
+}
+
 Reason why_declined(const HostTensor& node, const Claims& claims) {
   const HostTensor *q = node.src[0], *k = node.src[1], *v = node.src[2];
   if (q == nullptr || k == nullptr || v == nullptr) return Reason::kParams;
   if (q->ne[1] < claims.min_rows) return Reason::kFewRows;
   if (k->ne[1] < claims.min_keys) return Reason::kFewKeys;
-  if (q->type != kTypeF32 || node.type != kTypeF32 || k->type != kTypeF16 || v->type != kTypeF16)
-    return Reason::kTypes;
+  const std::optional<DType> kv_dtype = kv_dtype_of(k->type);
+  if (q->type != kTypeF32 || node.type != kTypeF32 || !kv_dtype || v->type != k->type) return Reason::kTypes;
   if (node.src[4] != nullptr) return Reason::kSinks;
   if (const Reason r = check_params(node); r != Reason::kNone) return r;
-  if (const Reason r = check_shapes(node); r != Reason::kNone) return r;
+  if (const Reason r = check_shapes(node, *kv_dtype); r != Reason::kNone) return r;
   return check_mask(node);
 }
 

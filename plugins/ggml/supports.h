@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "layout.h"
 #include "reason.h"
+#include "routerelay/tensor.hpp"
 
 namespace routerelay::ggml {
 
@@ -15,6 +17,9 @@ struct Claims {
            // switch flash attention off altogether
   int64_t min_keys = 0;
 };
+
+// The engine's dtype for keys and values of a host's type; none for types that stay with the host.
+std::optional<DType> kv_dtype_of(int32_t type);
 
 // kNone: whatever the mask holds, compute gives this FLASH_ATTN_EXT node a right answer.
 Reason why_declined(const HostTensor& node, const Claims& claims);

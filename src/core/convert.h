@@ -58,8 +58,8 @@ inline void spoil_q8_0(std::byte* block, float value) {
   std::memset(block + 2, 1, kQ8Elements);
 }
 
-// 32 elements into one block: the largest becomes 127 of its scale's units. A value that is not finite takes the whole
-// block along, as a scale that is not finite does.
+// 32 elements into one block, the largest of them 127 steps. A value that is not finite takes the whole block along,
+// and so, as NaN, does one beyond 127 times the largest f16.
 inline void store_q8_0(std::byte* block, const float* x) {
   float largest = 0;
   for (int i = 0; i < kQ8Elements; ++i) {
@@ -69,7 +69,7 @@ inline void store_q8_0(std::byte* block, const float* x) {
   }
   const uint16_t scale = f32_to_f16(largest / 127);
   std::memcpy(block, &scale, 2);
-  // By the scale as stored, so that no element is off by more than half of it (and none passes an int8).
+  // In steps of the scale as it was rounded: an element is off by half a step, or by what the last step lacks.
   const float unit = f16_to_f32(scale);
   for (int i = 0; i < kQ8Elements; ++i) {
     const float steps = unit > 0 ? x[i] / unit : 0;

@@ -21,6 +21,7 @@ struct NodeShape {
   int64_t cells = 320;   // of the cache, per stream
   int64_t position = 0;  // of the first row
   int layer = 3;
+  DType kv_dtype = DType::kF16;
 };
 
 class AttentionNode {
@@ -29,13 +30,14 @@ class AttentionNode {
     Philox random(7, static_cast<uint64_t>(shape.position));
     fill(q_data_, s_.dim * s_.q_heads * s_.rows * s_.streams,
          [&] { return static_cast<float>(random.normal()); });
-    const auto half = [&] { return f32_to_f16(static_cast<float>(random.normal())); };
-    fill(k_data_, s_.dim * s_.kv_heads * s_.cells * s_.streams, half);
-    fill(v_data_, s_.dim * s_.kv_heads * s_.cells * s_.streams, half);
+    for (auto* cache : {&k_data_, &v_data_})
+      fill_cache(*cache, s_.dim * s_.kv_heads * s_.cells * s_.streams, random);
     out_data_.assign(q_data_.size(), std::numeric_limits<float>::quiet_NaN());
     set(q, kTypeF32, {s_.dim, s_.rows, s_.q_heads, s_.streams}, 4, s_.q_heads, s_.rows, q_data_.data());
-    set(k, kTypeF16, {s_.dim, s_.keys, s_.kv_heads, s_.streams}, 2, s_.kv_heads, s_.cells, k_data_.data());
-    set(v, kTypeF16, {s_.dim, s_.keys, s_.kv_heads, s_.streams}, 2, s_.kv_heads, s_.cells, v_data_.data());
+    const bool blocks = s_.kv_dtype == DType::kQ8_0;
+    const int32_t type = blocks ? kTypeQ8_0 : s_.kv_dtype == DType::kBF16 ? kTypeBF16 : kTypeF16;
+    set(k, type, {s_.dim, s_.keys, s_.kv_heads, s_.streams}, 2, s_.kv_heads, s_.cells, k_data_.data());
+    set(v, type, {s_.dim, s_.keys, s_.kv_heads, s_.streams}, 2, s_.kv_heads, s_.cells, v_data_.data());
     std::snprintf(cache.name, sizeof cache.name, "cache_k_l%d", s_.layer);
     k.view_src = &cache;
     set_mask();
@@ -58,13 +60,24 @@ class AttentionNode {
     data.resize(static_cast<size_t>(n));
     for (T& x : data) x = next();
   }
-  // [dim, tokens, heads, streams] over memory laid out [streams, room, heads, dim].
+  // n a multiple of 32 where the cache is in blocks.
+  void fill_cache(std::vector<std::byte>& data, int64_t n, Philox& random) const {
+    data.resize(static_cast<size_t>(bytes_of(s_.kv_dtype, n)));
+    std::vector<float> values;
+    fill(values, n, [&] { return static_cast<float>(random.normal()); });
+    for (int64_t i = 0; i < n; i += block_elements(s_.kv_dtype))
+      s_.kv_dtype == DType::kQ8_0 ? store_q8_0(data.data() + bytes_of(s_.kv_dtype, i), values.data() + i)
+                                  : store_f32(data.data(), s_.kv_dtype, i, values[static_cast<size_t>(i)]);
+  }
+  // [dim, tokens, heads, streams] over memory laid out [streams, room, heads, dim]; q8_0's blocks of 34 bytes.
   static void set(HostTensor& t, int32_t type, std::vector<int64_t> ne, size_t bytes, int64_t heads,
                   int64_t room, void* data) {
     t.type = type;
     for (size_t i = 0; i < 4; ++i) t.ne[i] = ne[i];
-    t.nb[0] = bytes;
-    t.nb[2] = bytes * static_cast<size_t>(ne[0]);
+    const bool blocks = type == kTypeQ8_0;
+    t.nb[0] = blocks ? kQ8Bytes : bytes;
+    t.nb[2] =
+        blocks ? static_cast<size_t>(bytes_of(DType::kQ8_0, ne[0])) : bytes * static_cast<size_t>(ne[0]);
     t.nb[1] = t.nb[2] * static_cast<size_t>(heads);
     t.nb[3] = t.nb[1] * static_cast<size_t>(room);
     t.op = 4;
@@ -99,7 +112,8 @@ class AttentionNode {
 
   NodeShape s_;
   std::vector<float> q_data_, out_data_;
-  std::vector<uint16_t> k_data_, v_data_, mask_data_;
+  std::vector<std::byte> k_data_, v_data_;
+  std::vector<uint16_t> mask_data_;
 };
 
 }  // namespace routerelay::ggml

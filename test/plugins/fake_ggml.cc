@@ -50,6 +50,9 @@ constexpr std::pair<int32_t, const char*> kNames[] = {{0, "NONE"},
                                                       {5, "TRANSPOSE"},
                                                       {kFakeFlashAttention, "FLASH_ATTN_EXT"}};
 
+DType dtype_of(int32_t cache_type) {
+  return cache_type == kTypeQ8_0 ? DType::kQ8_0 : cache_type == kTypeBF16 ? DType::kBF16 : DType::kF16;
+}
 size_t type_bytes(int32_t type) {
   return type == kTypeF32 ? 4 : 2;
 }
@@ -72,13 +75,13 @@ void attend_row(const HostTensor& node, int64_t row, int64_t head, int64_t strea
     double dot = 0;
     for (int64_t c = 0; c < d; ++c)
       dot += static_cast<double>(at<float>(q, row, head, stream)[c]) *
-             static_cast<double>(f16_to_f32(at<uint16_t>(k, j, kv_head, stream)[c]));
+             static_cast<double>(load_f32(at<std::byte>(k, j, kv_head, stream), dtype_of(k.type), c));
     // Small test values: no maximum is needed to keep exp in range.
     const double weight = std::exp(dot * scale + bias);
     total += weight;
     for (int64_t c = 0; c < d; ++c)
       sum[static_cast<size_t>(c)] +=
-          weight * static_cast<double>(f16_to_f32(at<uint16_t>(v, j, kv_head, stream)[c]));
+          weight * static_cast<double>(load_f32(at<std::byte>(v, j, kv_head, stream), dtype_of(v.type), c));
   }
   float* out = static_cast<float*>(node.data) + ((stream * node.ne[2] + row) * node.ne[1] + head) * d;
   for (int64_t c = 0; c < d; ++c)

@@ -162,7 +162,10 @@ TEST_F(Plugin, TakesCausalChunks) {
   for (const NodeShape& shape :
        {NodeShape{}, NodeShape{.rows = 77, .position = 130},
         NodeShape{.q_heads = 9, .kv_heads = 3, .streams = 2, .position = 64, .layer = 5},
-        NodeShape{.dim = 128, .position = 192, .layer = 6}}) {
+        NodeShape{.dim = 128, .position = 192, .layer = 6},
+        NodeShape{.position = 130, .kv_dtype = DType::kBF16},
+        NodeShape{.rows = 77, .streams = 2, .position = 130, .kv_dtype = DType::kQ8_0},
+        NodeShape{.dim = 96, .position = 64, .kv_dtype = DType::kQ8_0}}) {
     AttentionNode a(shape);
     ASSERT_EQ(compute(a), kStatusSuccess);
     EXPECT_EQ(fake().graphs_computed, 0);

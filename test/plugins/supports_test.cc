@@ -21,6 +21,24 @@ TEST(Supports, TakesPromptAttentionOfEveryHeadSize) {
   EXPECT_EQ(why_declined(AttentionNode({.q_heads = 9, .kv_heads = 3, .streams = 2}).node, {}), Reason::kNone);
 }
 
+TEST(Supports, TakesEveryCacheTypeOfTheEngine) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8_0})
+    for (const int64_t dim : {64, 96, 128, 256})
+      EXPECT_EQ(why_declined(AttentionNode({.dim = dim, .streams = 2, .kv_dtype = dtype}).node, {}),
+                Reason::kNone)
+          << dtype_name(dtype) << " " << dim;
+  EXPECT_EQ(why_declined(AttentionNode({.dim = 80, .kv_dtype = DType::kBF16}).node, {}), Reason::kNone);
+  EXPECT_EQ(why_declined(AttentionNode({.dim = 80, .kv_dtype = DType::kQ8_0}).node, {}), Reason::kHeadDim);
+}
+
+TEST(Supports, DeclinesQ8ViewsThatBeginInsideABlock) {
+  for (const int i : {0, 1, 2}) {
+    AttentionNode a({.kv_dtype = DType::kQ8_0});
+    a.k.nb[i] += 2;
+    EXPECT_EQ(why_declined(a.node, {}), Reason::kStrides) << i;
+  }
+}
+
 TEST(Supports, DeclinesByShape) {
   EXPECT_EQ(why_declined(AttentionNode({.rows = 1}).node, {}), Reason::kFewRows);
   EXPECT_EQ(why_declined(AttentionNode({.rows = 63}).node, {}), Reason::kFewRows);
@@ -38,8 +56,10 @@ TEST(Supports, DeclinesWhatItDoesNotKnow) {
   };
   const auto bits = [](float f) { return std::bit_cast<int32_t>(f); };
   HostTensor sinks{};
-  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = 8; }), Reason::kTypes);
-  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = a.v.type = 8; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = kTypeQ8_0; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.v.type = kTypeBF16; }), Reason::kTypes);
+  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = a.v.type = 2; }), Reason::kTypes);  // q4_0
+  EXPECT_EQ(declined([](AttentionNode& a) { a.k.type = a.v.type = kTypeF32; }), Reason::kTypes);
   EXPECT_EQ(declined([](AttentionNode& a) { a.q.type = kTypeF16; }), Reason::kTypes);
   EXPECT_EQ(declined([](AttentionNode& a) { a.v.ne[0] = 128; }), Reason::kHeadDim);
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[1] = bits(8); }), Reason::kAlibi);
@@ -75,6 +95,19 @@ TEST(Request, ReadsViewsSequencesAndLayer) {
   EXPECT_EQ(r.sequences[1].k_begin, 320);
   EXPECT_EQ(r.sequences[1].k_len, 164);
   EXPECT_EQ(r.sequences[1].q_offset, 100);
+  EXPECT_TRUE(check_layer(r.args()).ok());
+}
+
+TEST(Request, CountsQ8StridesInElements) {
+  AttentionNode a({.streams = 2, .cells = 320, .position = 100, .kv_dtype = DType::kQ8_0});
+  Request r;
+  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  EXPECT_EQ(r.k.dtype, DType::kQ8_0);
+  EXPECT_EQ(r.v.dtype, DType::kQ8_0);
+  EXPECT_EQ(r.k.token_stride, 2 * 64);
+  EXPECT_EQ(r.k.head_stride, 64);
+  EXPECT_EQ(r.k.tokens, 320 + 256);
+  EXPECT_EQ(r.k.at(r.sequences[1].k_begin, 1) - r.k.data, static_cast<int64_t>(a.k.nb[3] + a.k.nb[2]));
   EXPECT_TRUE(check_layer(r.args()).ok());
 }
 

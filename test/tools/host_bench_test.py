@@ -28,7 +28,7 @@ class Stock(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)["results"]
         cases = {(r["params"]["dtype"], r["params"]["head_dim"], r["params"]["kv_heads"]) for r in found}
-        self.assertEqual(cases, {(t, d, h) for t in ("f16", "f32", "bf16") for d in (64, 128) for h in (1, 4)})
+        self.assertEqual(cases, {(t, d, h) for t in ("f16", "q8_0", "f32", "bf16") for d in (64, 128) for h in (1, 4)})
         self.assertEqual([r["params"]["engine"] for r in found if r["name"] == "gflops"][:2], ["stock", "routerelay"])
         for r in found:
             self.assertGreater(r["value"], 0, r)
@@ -36,7 +36,7 @@ class Stock(unittest.TestCase):
                 self.assertLess(r["value"], 1e-5 if r["params"]["dtype"] == "f32" else 0.02, r)
 
     def test_what_is_not_legal_is_said(self):
-        for options, words in ((("--dtypes", "q4"), "legal: f32, f16, bf16"), (("--groups", "3"), "--q-heads 8")):
+        for options, words in ((("--dtypes", "q4"), "legal: f32, f16, bf16, q8_0"), (("--groups", "3"), "--q-heads 8")):
             done = run("stock.py", *options)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
