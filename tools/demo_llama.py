@@ -27,20 +27,25 @@ class ModelParams(_c.Structure):
                 ("no_alloc", _c.c_bool), ("load_mtp", _c.c_bool)]
 
 
-class ContextParams(_c.Structure):
-    _fields_ = [(name, _c.c_uint32) for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq",
-                                                 "n_outputs_max", "n_outputs_max_per_seq")]
-    _fields_ += [(name, _c.c_int32) for name in ("n_threads", "n_threads_batch", "ctx_type", "rope_scaling_type",
-                                                 "pooling_type", "attention_type", "flash_attn_type")]
-    _fields_ += [(name, _c.c_float) for name in ("rope_freq_base", "rope_freq_scale", "yarn_ext_factor",
-                                                 "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow")]
-    _fields_ += [("yarn_orig_ctx", _c.c_uint32), ("defrag_thold", _c.c_float), ("cb_eval", _c.c_void_p),
-                 ("cb_eval_data", _c.c_void_p), ("type_k", _c.c_int32), ("type_v", _c.c_int32),
-                 ("abort_callback", _c.c_void_p), ("abort_data", _c.c_void_p), ("reserved", _c.c_void_p),
-                 ("embeddings", _c.c_bool),
-                 ("offload_kqv", _c.c_bool), ("no_perf", _c.c_bool), ("op_offload", _c.c_bool),
-                 ("swa_full", _c.c_bool), ("kv_unified", _c.c_bool), ("samplers", _c.c_void_p),
-                 ("n_samplers", _c.c_size_t), ("ctx_other", _c.c_void_p)]
+def _context_params(extra):
+    """llama_context_params; `extra`: what this build has between the callbacks and the flags."""
+    fields = [(name, _c.c_uint32) for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq",
+                                               "n_outputs_max", "n_outputs_max_per_seq")]
+    fields += [(name, _c.c_int32) for name in ("n_threads", "n_threads_batch", "ctx_type", "rope_scaling_type",
+                                               "pooling_type", "attention_type", "flash_attn_type")]
+    fields += [(name, _c.c_float) for name in ("rope_freq_base", "rope_freq_scale", "yarn_ext_factor",
+                                               "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow")]
+    fields += [("yarn_orig_ctx", _c.c_uint32), ("defrag_thold", _c.c_float), ("cb_eval", _c.c_void_p),
+               ("cb_eval_data", _c.c_void_p), ("type_k", _c.c_int32), ("type_v", _c.c_int32),
+               ("abort_callback", _c.c_void_p), ("abort_data", _c.c_void_p), *extra]
+    fields += [(name, _c.c_bool) for name in ("embeddings", "offload_kqv", "no_perf", "op_offload", "swa_full",
+                                              "kv_unified")]
+    fields += [("samplers", _c.c_void_p), ("n_samplers", _c.c_size_t), ("ctx_other", _c.c_void_p)]
+    return type("ContextParams", (_c.Structure,), {"_fields_": fields})
+
+
+WheelContextParams = _context_params([("reserved", _c.c_void_p)])
+BuiltContextParams = _context_params([])
 
 
 class Batch(_c.Structure):
@@ -88,10 +93,14 @@ def _check_defaults(params, expected):
 
 
 class Host:
-    """llama.cpp in this process. Plug-ins must be loaded before the first model."""
+    """llama.cpp in this process. Plug-ins must be loaded before the first model.
 
-    def __init__(self, quiet=True):
-        self.lib = _c.CDLL(str(package_file("xllamacpp", "xllamacpp*.so")))
+    `library`: a libllama.so whose folder holds its back ends; without one the wheel's, which has its own inside.
+    """
+
+    def __init__(self, quiet=True, library=None):
+        self.lib = _c.CDLL(str(library or package_file("xllamacpp", "xllamacpp*.so")))
+        self.ContextParams = BuiltContextParams if library else WheelContextParams
         self._declare()
         self.version = self.lib.ggml_version().decode()
         if not self.version.startswith(TESTED_GGML):
@@ -99,22 +108,28 @@ class Host:
         if quiet:
             self._log = _c.CFUNCTYPE(None, _c.c_int, _c.c_char_p, _c.c_void_p)(lambda level, text, data: None)
             self.lib.llama_log_set(self._log, None)
+        if library:
+            self.lib.ggml_backend_load_all_from_path(str(pathlib.Path(library).parent).encode())
         self.lib.llama_backend_init()
 
     def _declare(self):
         pointer, i32, text = _c.c_void_p, _c.c_int32, _c.c_char_p
         for name, result, *arguments in (
                 ("ggml_version", text), ("ggml_backend_load", pointer, text), ("llama_backend_init", None),
+                ("ggml_backend_load_all_from_path", None, text),
                 ("llama_log_set", None, pointer, pointer), ("llama_model_default_params", ModelParams),
-                ("llama_context_default_params", ContextParams),
+                ("llama_context_default_params", self.ContextParams),
                 ("llama_model_load_from_file", pointer, text, ModelParams), ("llama_model_free", None, pointer),
-                ("llama_init_from_model", pointer, pointer, ContextParams), ("llama_free", None, pointer),
+                ("llama_init_from_model", pointer, pointer, self.ContextParams), ("llama_free", None, pointer),
                 ("llama_model_get_vocab", pointer, pointer), ("llama_vocab_n_tokens", i32, pointer),
                 ("llama_tokenize", i32, pointer, text, i32, _c.POINTER(i32), i32, _c.c_bool, _c.c_bool),
                 ("llama_token_to_piece", i32, pointer, i32, text, i32, i32, _c.c_bool),
                 ("llama_batch_init", Batch, i32, i32, i32), ("llama_batch_free", None, Batch),
                 ("llama_decode", i32, pointer, Batch), ("llama_get_memory", pointer, pointer),
                 ("llama_memory_clear", None, pointer, _c.c_bool),
+                ("llama_memory_seq_rm", _c.c_bool, pointer, i32, i32, i32),
+                ("llama_state_seq_save_file", _c.c_size_t, pointer, text, i32, pointer, _c.c_size_t),
+                ("llama_state_seq_load_file", _c.c_size_t, pointer, text, i32, pointer, _c.c_size_t, pointer),
                 ("llama_get_logits_ith", _c.POINTER(_c.c_float), pointer, i32)):
             function = getattr(self.lib, name)
             function.restype, function.argtypes = result, list(arguments)
@@ -195,6 +210,21 @@ class Session:
     def clear(self):
         """Forgets every token."""
         self.lib.llama_memory_clear(self.lib.llama_get_memory(self.pointer), True)
+
+    def forget_from(self, position):
+        """Forgets the tokens from `position` on."""
+        if not self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.pointer), 0, position, -1):
+            raise HostError(f"the cache cannot be cut at {position}")
+
+    def save(self, path):
+        """The cache so far as a file, which a context of the same model, cache type and flash attention can load."""
+        if self.lib.llama_state_seq_save_file(self.pointer, str(path).encode(), 0, None, 0) == 0:
+            raise HostError(f"the cache cannot be written to {path}")
+
+    def load(self, path):
+        count = _c.c_size_t()
+        if self.lib.llama_state_seq_load_file(self.pointer, str(path).encode(), 0, None, 0, _c.byref(count)) == 0:
+            raise HostError(f"{path} holds no cache of this context")
 
     def close(self):
         self.lib.llama_batch_free(self.batch)
