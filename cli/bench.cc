@@ -80,9 +80,11 @@ void add_bench(CLI::App& app, Job& job) {
   command->add_option("--isa", b.isas, "avx2,avx512: those; every available one when not given")
       ->delimiter(',')
       ->check(legal(isa_from));
-  command->add_option("--dtype", b.dtypes, "Of keys and values: f32, bf16, f16; all when not given")
+  command
+      ->add_option("--dtype", b.dtypes,
+                   "Of keys and values: f32, bf16, f16, not for layer q8_0; all when not given")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
   command->add_option("--head-dim", b.head_dims, "64,128 when not given")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));

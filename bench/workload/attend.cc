@@ -261,6 +261,10 @@ Result<std::vector<Record>> bench_attend(const BenchArgs& args) {
     for (const DType dtype : dtypes.value())
       for (const int64_t head_dim : head_dims) {
         if (Status status = cpu::supports(isa, head_dim); !status.ok()) return status;
+        if (head_dim % block_elements(dtype) != 0)
+          return Status(Code::kInvalidArgument,
+                        fmt::format("bench attend: head_dim is {}; legal for {}: multiples of {}", head_dim,
+                                    dtype_name(dtype), block_elements(dtype)));
         if (args.progress)
           args.progress(fmt::format("{} {} {}", name_of(isa), dtype_name(dtype), head_dim), done / total);
         if (Status status = measure(isa, dtype, head_dim, args, records); !status.ok()) return status;

@@ -149,6 +149,8 @@ std::vector<T> or_default(const std::vector<T>& given, std::vector<T> otherwise)
 // Without wishes: the best ISA, bf16 (where dense is fastest and routing weighs most), 32K keys, head_dim 128,
 // balanced.
 Result<std::vector<Record>> bench_layer(const BenchArgs& args) {
+  if (std::find(args.dtypes.begin(), args.dtypes.end(), dtype_name(DType::kQ8_0)) != args.dtypes.end())
+    return Status(Code::kInvalidArgument, "bench layer: dtype is 'q8_0'; legal: f32, bf16, f16");
   std::vector<Record> records;
   for (const std::string& isa : or_default<std::string>(args.isas, {""}))
     for (const std::string& dtype : or_default<std::string>(args.dtypes, {"bf16"}))

@@ -21,7 +21,7 @@ struct Record {
 
 struct BenchArgs {
   std::vector<std::string> isas;     // empty: every one this machine has
-  std::vector<std::string> dtypes;   // empty: f32, bf16, f16
+  std::vector<std::string> dtypes;   // empty: f32, bf16, f16, q8_0
   std::vector<int64_t> head_dims;    // empty: 64, 128
   std::vector<int64_t> keys;         // empty: the workload's own list
   std::vector<double> densities;     // empty: the workload's own list

@@ -26,11 +26,13 @@ TEST(CliBench, LayerGivesEveryStageOfBothKinds) {
 TEST(CliBench, PeakAndAttendGiveGflops) {
   const auto peak = json_of("bench", "peak --isa scalar --dtype f32 --seconds 0.01");
   EXPECT_THAT(values(peak, "gflops", {{"isa", "scalar"}, {"dtype", "f32"}}), SizeIs(Gt(0u)));
-  const auto attend =
-      json_of("bench", "attend --isa scalar --dtype f32 --head-dim 64 --keys 512 --density 1 --seconds 0.01");
-  EXPECT_THAT(
-      values(attend, "gflops", {{"isa", "scalar"}, {"dtype", "f32"}, {"head_dim", 64}, {"keys", 512}}),
-      SizeIs(Gt(0u)));
+  for (const std::string dtype : {"f32", "q8_0"}) {
+    const auto attend = json_of("bench", "attend --isa scalar --dtype " + dtype +
+                                             " --head-dim 64 --keys 512 --density 1 --seconds 0.01");
+    EXPECT_THAT(
+        values(attend, "gflops", {{"isa", "scalar"}, {"dtype", dtype}, {"head_dim", 64}, {"keys", 512}}),
+        SizeIs(Gt(0u)));
+  }
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ ProblemArgs chunk(int64_t queries, int64_t keys, int64_t q_heads, int64_t kv_hea
 }
 
 TEST_P(AttendMaskTest, AnyMask) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0})
     for (const double share : {0.02, 0.5, 0.98}) {
       SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", hidden " << share);
       Problem p(chunk(70, 333, 6, 2, dtype));
@@ -123,7 +123,7 @@ TEST_P(AttendMaskTest, TheCausalMaskChangesNoBit) {
 }
 
 TEST_P(AttendMaskTest, HiddenPoisonDoesNotSpread) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0}) {
     Problem clean(chunk(80, 300, 4, 2, dtype)), dirty(chunk(80, 300, 4, 2, dtype));
     const auto hidden = [](size_t, int64_t i, int64_t j) { return j % 7 == 3 || (i + j) % 5 == 0; };
     clean.hide(hidden);
