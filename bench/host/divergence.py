@@ -92,7 +92,8 @@ def run(args):
         command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
                    "--file", str(models.fetch(args.model)), "--cache", args.cache, "--tokens", str(args.tokens),
                    "--chunks", str(args.chunks)] + (["--library", str(args.library)] if args.library else [])
-        done = subprocess.run(command, env=os.environ | {"ROUTERELAY_PRESET": preset}, stdout=subprocess.PIPE, text=True)
+        environment = os.environ | {"ROUTERELAY_PRESET": preset}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             sys.exit(f"bench divergence: {preset} failed")
         for other, found in json.loads(done.stdout.splitlines()[-1]).items():
@@ -106,8 +107,8 @@ def run(args):
     if args.json:
         results.print_json("bench divergence", "", where, records)
     else:
-        results.print_plain(f"{args.model}, {args.cache} cache, {args.chunks} chunks of {args.tokens} tokens on {where['cpu']}; "
-                            "distance from stock with flash attention on",
+        results.print_plain(f"{args.model}, {args.cache} cache, {args.chunks} chunks of {args.tokens} tokens on "
+                            f"{where['cpu']}; distance from stock with flash attention on",
                             ["against stock", "tokens", "mean KL", "max KL", "same top", "added loss"], rows)
 
 

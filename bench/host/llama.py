@@ -3,8 +3,8 @@
 
 One process per preset holds two contexts of one model with the same cache: stock's, and one made after the plug-in was
 loaded. They take the same 512 tokens in turns, so that whatever else the machine does hits both. Up to --both tokens of
-depth stock's mode without flash attention runs too, and stock is the better of the two. `attention_removed` is the share
-of stock's attention that is gone: time per token at this depth less time at depth 0, of both.
+depth stock's mode without flash attention runs too, and stock is the better of the two. `attention_removed` is the
+share of stock's attention that is gone: time per token at this depth less time at depth 0, of both.
 """
 
 import argparse
@@ -148,10 +148,10 @@ def print_table(args, where, records):
         cells = [value("tokens_per_second", of) for of in ("stock", "stock_flash_off", preset)]
         cells += [value(name, preset) for name in ("speedup", "attention_removed", "free_limit")]
         rows.append([f"{model} {cache}", preset, str(depth)] + ["" if c is None else f"{c:.2f}" for c in cells])
-    results.print_plain(f"{CHUNK} tokens after `depth` others, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
-                        f"{where['isa']} on {where['cpu']}; tokens per second, fastest of {args.runs}",
-                        ["model, cache", "preset", "depth", "fa on", "fa off", "plug-in", "speed-up", "removed", "limit"],
-                        rows)
+    title = (f"{CHUNK} tokens after `depth` others, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
+             f"{where['isa']} on {where['cpu']}; tokens per second, fastest of {args.runs}")
+    results.print_plain(title, ["model, cache", "preset", "depth", "fa on", "fa off", "plug-in", "speed-up",
+                                "removed", "limit"], rows)
 
 
 def run(args):
@@ -180,7 +180,7 @@ def parse_args():
     parser.add_argument("--depths", type=listed(int), default=[0, 4096, 7000], help="default: 0,4096,7000")
     parser.add_argument("--presets", type=listed(str), default=["exact", "balanced"])
     parser.add_argument("--runs", type=int, default=3, help="of each, in turns; the fastest counts")
-    parser.add_argument("--both", type=int, default=4096, help="deepest with flash attention off too, which is slow there")
+    parser.add_argument("--both", type=int, default=4096, help="deepest with flash attention off too; default: 4096")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
     parser.add_argument("--library", type=pathlib.Path, help="libllama.so of another build than the wheel's")
