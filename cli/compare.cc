@@ -34,7 +34,10 @@ Result<Options> contestant(const CompareArgs& args, const std::string& router, c
   RR_TRY(o.set("router", router));
   RR_TRY(o.set("selection", selection));
   RR_TRY(o.set("relay", relay));
-  if (o.selection.kind == Selection::kTopK) o.selection.floor = args.floor;
+  if (o.selection.kind == Selection::kTopK) {
+    o.selection.floor = args.floor;
+    o.selection.least = 0;  // the share is what was asked for
+  }
   for (const std::string& pair : args.sets) RR_TRY(set_option(o, pair));
   RR_TRY(o.check());
   return o;
@@ -57,13 +60,14 @@ Result<Field> field_of(const CompareArgs& args) {
 }
 
 std::string title_of(const SelectionOptions& s) {
+  const std::string least = s.least > 0 ? fmt::format(", least {}", s.least) : "";
   switch (s.kind) {
     case Selection::kTopK:
-      return s.k > 0 ? fmt::format("top_k {}", s.k) : fmt::format("top_k {:g} %", s.floor * 100);
+      return s.k > 0 ? fmt::format("top_k {}", s.k) : fmt::format("top_k {:g} %{}", s.floor * 100, least);
     case Selection::kThreshold:
       return fmt::format("threshold {:g}", s.threshold);
     case Selection::kTopP:
-      return fmt::format("top_p {:g}, floor {:g} %", s.p, s.floor * 100);
+      return fmt::format("top_p {:g}, floor {:g} %{}", s.p, s.floor * 100, least);
   }
   return "";
 }

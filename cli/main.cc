@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: parses, runs one command, prints its answer. Exit code 0; 1 when work failed; 2 for usage.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -74,6 +75,11 @@ int run(int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
+    if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
+      std::vector<std::string> legal;
+      for (const CLI::App* command : app.get_subcommands({})) legal.push_back(command->get_name());
+      return complain(kUsage, fmt::format("command is '{}'; legal: {}", argv[1], fmt::join(legal, ", ")));
+    }
     return complain(kUsage, fmt::format("{}; see 'routerelay {}--help'", error.what(),
                                         chosen.empty() ? "" : chosen.front()->get_name() + " "));
   }

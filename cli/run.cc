@@ -72,6 +72,10 @@ Answer answer_of(const RunArgs& args, const Options& options, const ReplayedTrac
       describe(args.trace.path, trace), options.preset, engine.backend(), a.isa, a.threads,
       chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", table.text(style), percent(all.summary_share),
       bytes_text(all.workspace_bytes));
+  if (routed.layers == 0 && !options.dense)
+    a.text +=
+        fmt::format("No layer was routed: the first {} layers and rows with fewer than {} keys are dense.\n",
+                    options.dense_layers, options.dense_below);
   return a;
 }
 

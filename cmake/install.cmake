@@ -7,8 +7,11 @@ set_target_properties(rr_core PROPERTIES EXPORT_NAME cpp OUTPUT_NAME routerelay_
 install(TARGETS rr_core routerelay EXPORT routerelay)
 install(DIRECTORY include/routerelay TYPE INCLUDE)
 install(FILES LICENSE TYPE DOC)
+# What an installation takes: `./dev build` makes it without the tests.
+add_custom_target(shipped DEPENDS rr_core routerelay)
 foreach(program routerelay_cli ggml-routerelay)
   if(TARGET ${program})
+    add_dependencies(shipped ${program})
     # Said in full: a module, which the plug-in is, has no default place.
     install(TARGETS ${program} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

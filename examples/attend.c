@@ -23,7 +23,12 @@ int main(void) {
   float *out = q + kTokens * kHeads * kHeadDim, *k = out + kTokens * kHeads * kHeadDim;
   float* v = k + kTokens * kKvHeads * kHeadDim;
   const rr_tensor tq = f32(q, q_shape), tk = f32(k, kv_shape), tv = f32(v, kv_shape), to = f32(out, q_shape);
-  const rr_layer_args layer = {.struct_size = sizeof layer, .q = &tq, .k = &tk, .v = &tv, .out = &to};
+  const rr_layer_args layer = {.struct_size = sizeof layer,
+                               .q = &tq,
+                               .k = &tk,
+                               .v = &tv,
+                               .out = &to,
+                               .layer = 2};  // its index: 0 and 1 are dense, later ones relay to each other
 
   rr_engine* engine = NULL;
   rr_options* options = NULL;

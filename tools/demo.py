@@ -58,6 +58,12 @@ def progress(text):
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
+def note(text):
+    """A line for whoever reads a log; on a terminal the progress line says it."""
+    if not sys.stderr.isatty():
+        print(f"demo: {text}", file=sys.stderr, flush=True)
+
+
 def run_variant(variant, args, rival=()):
     command = [sys.executable, str(TOOLS / "demo_run.py"), "--tokens", str(args.tokens), "--threads",
                str(args.threads), "--flash", variant.flash]
@@ -94,6 +100,7 @@ def run_all(chosen, args):
             progress(f"run {round_index + 1}: {variant.name} ...")
             settles = variant.flash == "off" and round_index == 0 and not args.full
             run_variant(variant, args, chosen[0].best["chunk_seconds"] if settles else ())
+            note(f"run {round_index + 1}, {variant.name}: {variant.runs[-1]['tokens_per_second']:.1f} tokens/s")
         took = time.monotonic() - round_start
         if time.monotonic() - start + took > BUDGET_SECONDS:
             break

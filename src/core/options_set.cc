@@ -110,6 +110,9 @@ const Key kKeys[] = {
 }  // namespace
 
 Status Options::set(std::string_view key, std::string_view value) {
+  // As the fields are called, too.
+  for (const std::string_view field : {"router.kind", "selection.kind", "relay.mode"})
+    if (key == field) key = key.substr(0, key.find('.'));
   const auto* found =
       std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) { return k.name == key; });
   if (found == std::end(kKeys)) {

@@ -138,7 +138,8 @@ Status Trace::Impl::open(const std::string& path) {
   std::memcpy(&length, file.data(), sizeof length);
   const int64_t rest = file.bytes() - kLengthField;
   if (length > static_cast<uint64_t>(kMaxHeaderBytes))
-    return invalid(fmt::format("the header's length is {}; legal: up to {}", length, kMaxHeaderBytes));
+    return invalid(
+        fmt::format("the header's length is {}; legal: up to {}; is it a trace?", length, kMaxHeaderBytes));
   const auto header_bytes = static_cast<int64_t>(length);
   if (header_bytes > rest)
     return invalid(

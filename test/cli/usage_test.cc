@@ -43,6 +43,7 @@ TEST(CliUsage, HelpAndVersionAreAnswers) {
 
 TEST(CliUsage, WrongUsageIsTwo) {
   expect_usage("", "A subcommand is required; see 'routerelay --help'");
+  expect_usage("frob", "command is 'frob'; legal: info, run, compare, explain, bench, reproduce");
   expect_usage("run", "TRACE is required; see 'routerelay run --help'");
   expect_usage(
       "run t --preset quick",

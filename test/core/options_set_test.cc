@@ -99,5 +99,16 @@ TEST(OptionsSet, RefusesRoutingOfADensePreset) {
   EXPECT_TRUE(o.set("router", "sub").ok());
 }
 
+TEST(OptionsSet, TakesTheFieldsOwnNames) {
+  Options o = Options::from_preset("balanced").value();
+  EXPECT_TRUE(o.set("router.kind", "box").ok());
+  EXPECT_TRUE(o.set("selection.kind", "top_k").ok());
+  EXPECT_TRUE(o.set("relay.mode", "off").ok());
+  EXPECT_EQ(o.router.kind, Router::kBox);
+  EXPECT_EQ(o.selection.kind, Selection::kTopK);
+  EXPECT_EQ(o.relay.mode, Relay::kOff);
+  EXPECT_EQ(o.set("relay.kind", "off").code(), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace routerelay
