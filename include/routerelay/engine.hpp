@@ -64,9 +64,9 @@ struct Mask {
 
 struct LayerArgs {
   Tensor q;                             // [q_tokens, q_heads, head_dim] f32, bf16 or f16
-  Tensor k;                             // [k_tokens, kv_heads, head_dim]; kv_heads divides q_heads
+  Tensor k;                             // [k_tokens, kv_heads, head_dim], also q8_0; kv_heads divides q_heads
   Tensor v;                             // as k, same dtype
-  MutableTensor out;                    // as q, any dtype; must not overlap q, k, v
+  MutableTensor out;                    // as q, f32, bf16 or f16; must not overlap q, k, v
   float* lse_log2 = nullptr;            // [q_heads, q_tokens] f32, log2 of the softmax denominator; optional
   std::span<const Sequence> sequences;  // empty: one sequence, its queries at the end of its keys
   std::span<const Mask> masks;  // one per sequence, or empty; a masked layer is dense: every block shown

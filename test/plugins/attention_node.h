@@ -30,8 +30,8 @@ class AttentionNode {
     Philox random(7, static_cast<uint64_t>(shape.position));
     fill(q_data_, s_.dim * s_.q_heads * s_.rows * s_.streams,
          [&] { return static_cast<float>(random.normal()); });
-    for (auto* cache : {&k_data_, &v_data_})
-      fill_cache(*cache, s_.dim * s_.kv_heads * s_.cells * s_.streams, random);
+    for (auto* bytes : {&k_data_, &v_data_})
+      fill_cache(*bytes, s_.dim * s_.kv_heads * s_.cells * s_.streams, random);
     out_data_.assign(q_data_.size(), std::numeric_limits<float>::quiet_NaN());
     set(q, kTypeF32, {s_.dim, s_.rows, s_.q_heads, s_.streams}, 4, s_.q_heads, s_.rows, q_data_.data());
     const bool blocks = s_.kv_dtype == DType::kQ8_0;
