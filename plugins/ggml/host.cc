@@ -6,7 +6,7 @@
 #include <link.h>
 
 #include <array>
-#include <charconv>
+#include <cctype>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,7 +14,9 @@
 namespace routerelay::ggml {
 namespace {
 
-constexpr std::array<std::pair<int, int>, 2> kTestedVersions = {{{0, 26}, {0, 27}}};
+// Each stands for every version that goes on from it: 0.20 for 0.20.2.
+constexpr std::array<std::string_view, 6> kTestedVersions = {"0.9.11", "0.17", "0.20",
+                                                             "0.25",   "0.26", "0.27"};
 // op_name reads its table without a bound: the walk stops at the last name wanted, which is operation 74 or
 // lower in all known versions, and never goes past the 90 operations that all of them have.
 constexpr int32_t kOpsWalked = 90;
@@ -129,20 +131,20 @@ Status resolve_ops(const HostFunctions& call, OpNumbers& op) {
 }  // namespace
 
 Result<Abi> abi_of(bool has_2d_copies, bool has_alloc_n) {
-  if (has_2d_copies && has_alloc_n) return Abi{3, kBackendSince010};
-  return refuse("the host has ggml's plug-in API 2; this build knows API 3");
+  if (has_2d_copies) return Abi{has_alloc_n ? 3 : 2, kBackendSince010};
+  if (!has_alloc_n) return Abi{2, kBackendBefore010};
+  return refuse(
+      "the host allocates buffers in numbers but copies nothing in 2D: no ggml that this build knows");
 }
 
 Status check_version(const std::string& version, bool allow_untested) {
-  int major = -1, minor = -1;
-  const char* end = version.data() + version.size();
-  const auto dot = std::from_chars(version.data(), end, major).ptr;
-  if (dot != end) std::from_chars(dot + 1, end, minor);
-  for (const auto& tested : kTestedVersions)
-    if (tested == std::pair(major, minor)) return {};
+  for (const std::string_view tested : kTestedVersions) {
+    const bool goes_on = version.size() > tested.size() && std::isdigit(version[tested.size()]) != 0;
+    if (version.starts_with(tested) && !goes_on) return {};
+  }
   if (allow_untested) return {};
-  return refuse(fmt::format("the host's ggml is {}; tested: 0.26, 0.27; ROUTERELAY_ALLOW_UNTESTED=1 tries it",
-                            version));
+  return refuse(fmt::format("the host's ggml is {}; tested: {}; ROUTERELAY_ALLOW_UNTESTED=1 tries it",
+                            version, fmt::join(kTestedVersions, ", ")));
 }
 
 Result<Host> find_host(const void* caller, bool allow_untested) {

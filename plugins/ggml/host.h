@@ -67,7 +67,8 @@ struct Host {
 // functions; then its version, layout and operation numbers. kUnsupported says in one sentence what is missing.
 Result<Host> find_host(const void* caller, bool allow_untested);
 
-// API number and layout by which symbols a host exports: ggml has no other way to tell.
+// API number and layout by which symbols a host exports: ggml has no other way to tell. A wrong number costs the
+// host's line of refusal; the layout is proved before it is used (handshake.h).
 struct Abi {
   int32_t api = 0;
   BackendLayout layout{};

@@ -102,20 +102,23 @@ struct Registry {
 };
 static_assert(sizeof(Registry) == 48 && offsetof(Registry, table) == 8 && offsetof(Registry, context) == 40);
 
-// ggml_backend with its table of functions, as of ggml 0.10 (two 2D-copy slots in the middle).
-struct BackendSince010 {
+// ggml_backend with its table of functions: kCopies is what two 2D-copy slots in the middle of the table changed.
+template <int kCopies>
+struct BackendWith {
   const uint8_t* guid;  // 16 bytes
   const char* (*get_name)(Backend*);
   void (*free)(Backend*);
-  AnyFunction copies[5];      // optional: set and get, 1D and 2D, and tensor to tensor
-  AnyFunction synchronize;    // optional: nothing is asynchronous here
-  AnyFunction graph_plan[4];  // optional
+  AnyFunction copies[kCopies];  // optional: set and get, and tensor to tensor
+  AnyFunction synchronize;      // optional: nothing is asynchronous here
+  AnyFunction graph_plan[4];    // optional
   int32_t (*graph_compute)(Backend*, Graph*);
   AnyFunction events[2];       // optional
   AnyFunction graph_optimize;  // optional; nullptr, since its arguments changed without a new API number
   Device* device;
   void* context;
 };
+using BackendBefore010 = BackendWith<3>;
+using BackendSince010 = BackendWith<5>;
 
 // Where the members lie that differ between ggml versions: offsets in bytes from the start of ggml_backend.
 struct BackendLayout {
@@ -124,16 +127,22 @@ struct BackendLayout {
   size_t device;
   size_t context;
 };
-inline constexpr BackendLayout kBackendSince010 = {
-    sizeof(BackendSince010), offsetof(BackendSince010, graph_compute), offsetof(BackendSince010, device),
-    offsetof(BackendSince010, context)};
+template <class B>
+inline constexpr BackendLayout kLayoutOf = {sizeof(B), offsetof(B, graph_compute), offsetof(B, device),
+                                            offsetof(B, context)};
+inline constexpr BackendLayout kBackendBefore010 = kLayoutOf<BackendBefore010>;
+static_assert(kBackendBefore010.graph_compute == 8 + 80);
+static_assert(kBackendBefore010.device == 120 && kBackendBefore010.context == 128);
+inline constexpr BackendLayout kBackendSince010 = kLayoutOf<BackendSince010>;
 static_assert(kBackendSince010.graph_compute == 8 + 96);
 static_assert(kBackendSince010.device == 136 && kBackendSince010.context == 144);
 inline constexpr size_t kMaxBackendBytes = 152;
-static_assert(kBackendSince010.bytes <= kMaxBackendBytes);
+static_assert(kBackendBefore010.bytes <= kMaxBackendBytes && kBackendSince010.bytes <= kMaxBackendBytes);
 // get_name and free never moved.
 inline constexpr size_t kBackendGuid = 0, kBackendGetName = 8, kBackendFree = 16;
+static_assert(offsetof(BackendBefore010, get_name) == kBackendGetName);
 static_assert(offsetof(BackendSince010, get_name) == kBackendGetName);
+static_assert(offsetof(BackendBefore010, free) == kBackendFree);
 static_assert(offsetof(BackendSince010, free) == kBackendFree);
 
 template <class T>

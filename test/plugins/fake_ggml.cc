@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -37,6 +38,11 @@ FakeLoad fake_load(const char* path) {
   if (load.score == 0) return load;
   void* entry = reinterpret_cast<void* (*)()>(dlsym(module, "ggml_backend_init"))();
   load.registry = static_cast<Registry*>(entry);
+  if (load.registry != nullptr && load.registry->api_version != kFakeApi) {
+    std::fprintf(stderr, "fake: incompatible API version (%d, not %d)\n", load.registry->api_version,
+                 kFakeApi);
+    load.registry = nullptr;
+  }
   return load;
 }
 
@@ -104,7 +110,7 @@ void* cpu_proc_address(Registry*, const char* name) {
   return reinterpret_cast<void*>(+[](Backend*, int threads) { fake().cpu_threads = threads; });
 }
 Registry g_cpu_registry = {
-    .api_version = 3, .table = {.get_proc_address = cpu_proc_address}, .context = nullptr};
+    .api_version = kFakeApi, .table = {.get_proc_address = cpu_proc_address}, .context = nullptr};
 Device g_cpu_device = {.table = {}, .registry = &g_cpu_registry, .context = nullptr};
 BufferType g_cpu_buffer_type;
 
@@ -113,7 +119,7 @@ BufferType g_cpu_buffer_type;
 
 using namespace routerelay::ggml;  // NOLINT: the exported functions below are C
 
-#define RR_EXPORT extern "C" RR_FAKE_API
+#define RR_EXPORT extern "C" RR_FAKE_EXPORT
 
 RR_EXPORT const char* ggml_version() {
   return fake().version.c_str();
@@ -138,7 +144,10 @@ RR_EXPORT bool ggml_backend_buft_is_host(BufferType* type) {
 }
 RR_EXPORT Backend* ggml_backend_init_by_type(int32_t, const char*) {
   if (fake().bend == Bend::kNoCpu) return nullptr;
-  auto* backend = new BackendSince010{};
+  auto* backend = new FakeBackend{};
+  backend->get_name = [](Backend*) { return "CPU"; };
+  // Code where the other layout expects graph_compute.
+  for (AnyFunction& plan : backend->graph_plan) plan = [] {};
   backend->graph_compute = cpu_compute;
   // A host whose structure is one pointer longer.
   if (fake().bend == Bend::kBackendDevice)
@@ -154,7 +163,7 @@ RR_EXPORT Device* ggml_backend_get_device(Backend*) {
   return &g_cpu_device;
 }
 RR_EXPORT void ggml_backend_free(Backend* backend) {
-  delete reinterpret_cast<BackendSince010*>(backend);
+  delete reinterpret_cast<FakeBackend*>(backend);
 }
 RR_EXPORT Registry* ggml_backend_dev_backend_reg(Device* device) {
   return device->registry;
@@ -162,9 +171,13 @@ RR_EXPORT Registry* ggml_backend_dev_backend_reg(Device* device) {
 RR_EXPORT void* ggml_backend_reg_get_proc_address(Registry* registry, const char* name) {
   return registry->table.get_proc_address(registry, name);
 }
-// Only looked for: they tell the API number.
+// Only looked for: they tell the API number and the layout.
+#if RR_FAKE_TELLTALES >= 1
 RR_EXPORT void ggml_backend_tensor_set_2d_async() {}
+#endif
+#if RR_FAKE_TELLTALES >= 2
 RR_EXPORT void ggml_backend_buft_alloc_buffer_n() {}
+#endif
 
 struct FakeInitParams {
   size_t mem_size;

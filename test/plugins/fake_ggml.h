@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for a ggml host: a shared library with the functions that the plug-in looks up, whose layouts can be
-// bent to prove that the handshake notices.
+// A stand-in for a ggml host: a shared library with the functions that the plug-in looks up, built once for every
+// layout, and bent to prove that the handshake notices.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "layout.h"
 
-#define RR_FAKE_API __attribute__((visibility("default")))
+#define RR_FAKE_EXPORT __attribute__((visibility("default")))
 
 namespace routerelay::ggml {
 
@@ -18,30 +18,35 @@ struct Graph {
   std::vector<HostTensor*> nodes;
 };
 
+// Which ggml this build of the fake is: the list stands in CMakeLists.txt.
+using FakeBackend = BackendWith<RR_FAKE_COPIES>;
+inline constexpr const char* kFakeVersion = RR_FAKE_VERSION;
+inline constexpr int32_t kFakeApi = RR_FAKE_API;
+inline constexpr int32_t kFakeMulMat = 1, kFakeFlashAttention = RR_FAKE_FLASH_ATTENTION;
+
 enum class Bend { kNone, kTensorSources, kTensorStrides, kBackendDevice, kNoCpu, kNoFlashAttention };
 
 struct FakeState {
-  std::string version = "0.26.0";
+  std::string version = kFakeVersion;
   Bend bend = Bend::kNone;
   int graphs_computed = 0;  // by the fake's CPU backend: what was handed back
   int cpu_threads = 0;
 };
-RR_FAKE_API FakeState& fake();
+RR_FAKE_EXPORT FakeState& fake();
 
-// As ggml_backend_load does: score, then init. The return addresses lie in the fake's module.
+// As ggml_backend_load does: score, then init, then a look at the API number. The return addresses lie in the
+// fake's module.
 struct FakeLoad {
   int score = -1;
-  Registry* registry = nullptr;
+  Registry* registry = nullptr;  // nullptr too when the number is not the fake's, after a line on stderr
 };
-RR_FAKE_API FakeLoad fake_load(const char* path);
-RR_FAKE_API const void* fake_code();  // an address in the fake's module
-
-inline constexpr int32_t kFakeMulMat = 1, kFakeFlashAttention = 74;
+RR_FAKE_EXPORT FakeLoad fake_load(const char* path);
+RR_FAKE_EXPORT const void* fake_code();  // an address in the fake's module
 
 }  // namespace routerelay::ggml
 
 // What tests call themselves; the plug-in finds these and the rest by name.
 extern "C" {
-RR_FAKE_API routerelay::ggml::BufferType* ggml_backend_cpu_buffer_type();
-RR_FAKE_API int32_t ggml_backend_graph_compute(routerelay::ggml::Backend*, routerelay::ggml::Graph*);
+RR_FAKE_EXPORT routerelay::ggml::BufferType* ggml_backend_cpu_buffer_type();
+RR_FAKE_EXPORT int32_t ggml_backend_graph_compute(routerelay::ggml::Backend*, routerelay::ggml::Graph*);
 }

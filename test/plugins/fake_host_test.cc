@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "attention_node.h"
 #include "fake_ggml.h"
@@ -31,8 +32,8 @@ class Handshake : public testing::Test {
 TEST_F(Handshake, FindsFunctionsNumbersAndApi) {
   const Result<Host> host = find_host(fake_code(), false);
   ASSERT_TRUE(host.ok()) << host.status().message();
-  EXPECT_EQ(host.value().api, 3);
-  EXPECT_EQ(host.value().version, "0.26.0");
+  EXPECT_EQ(host.value().api, kFakeApi);
+  EXPECT_EQ(host.value().version, kFakeVersion);
   EXPECT_EQ(host.value().op.flash_attn_ext, kFakeFlashAttention);
   EXPECT_TRUE(host.value().op.is_free(2));
   EXPECT_FALSE(host.value().op.is_free(kFakeMulMat));
@@ -40,19 +41,40 @@ TEST_F(Handshake, FindsFunctionsNumbersAndApi) {
 }
 
 TEST_F(Handshake, RefusesUntestedVersionsUnlessAllowed) {
-  EXPECT_TRUE(check_version("0.27.1-dev", false).ok());
-  for (const char* version : {"0.25.3", "0.28.0", "1.26.0", "", "nonsense"}) {
-    EXPECT_THAT(check_version(version, false).message(), HasSubstr("tested: 0.26, 0.27")) << version;
+  for (const char* version : {"0.9.11", "0.9.11-dev", "0.17.0", "0.20.2", "0.25.3", "0.26.0", "0.27.1-dev"})
+    EXPECT_TRUE(check_version(version, false).ok()) << version;
+  for (const char* version :
+       {"0.9.1", "0.9.12", "0.9.110", "0.2", "0.28.0", "0.200.1", "1.26.0", "", "nonsense"}) {
+    EXPECT_THAT(check_version(version, false).message(),
+                HasSubstr("tested: 0.9.11, 0.17, 0.20, 0.25, 0.26, 0.27;"))
+        << version;
     EXPECT_TRUE(check_version(version, true).ok());
   }
   fake().version = "0.99.0";
   EXPECT_THAT(find_host(fake_code(), false).status().message(), HasSubstr("0.99.0"));
 }
 
-TEST_F(Handshake, TellsTheApiByTheSymbols) {
-  EXPECT_EQ(abi_of(true, true).value().api, 3);
-  EXPECT_FALSE(abi_of(true, false).ok());
-  EXPECT_FALSE(abi_of(false, false).ok());
+TEST_F(Handshake, TellsApiAndLayoutByTheSymbols) {
+  const auto told = [](bool has_2d_copies, bool has_alloc_n) {
+    const Abi abi = abi_of(has_2d_copies, has_alloc_n).value();
+    return std::pair(abi.api, abi.layout.bytes);
+  };
+  EXPECT_EQ(told(false, false), std::pair(2, sizeof(BackendBefore010)));
+  EXPECT_EQ(told(true, false), std::pair(2, sizeof(BackendSince010)));
+  EXPECT_EQ(told(true, true), std::pair(3, sizeof(BackendSince010)));
+  EXPECT_FALSE(abi_of(false, true).ok());
+}
+
+TEST_F(Handshake, NoticesEveryLayoutButTheOwn) {
+  Host host = find_host(fake_code(), false).value();
+  for (const BackendLayout& layout : {kBackendBefore010, kBackendSince010}) {
+    host.layout = layout;
+    const Status status = shake_hands(host, reinterpret_cast<const void*>(&greet));
+    EXPECT_EQ(status.ok(), layout.bytes == sizeof(FakeBackend));
+    if (!status.ok()) {
+      EXPECT_THAT(status.message(), HasSubstr("has another layout: backend."));
+    }
+  }
 }
 
 TEST_F(Handshake, NamesTheMemberThatMoved) {
@@ -89,7 +111,7 @@ class Plugin : public testing::Test {
   void TearDown() override {
     if (backend_ != nullptr) functions().free(backend_);
   }
-  const BackendSince010& functions() { return *reinterpret_cast<BackendSince010*>(backend_); }
+  const FakeBackend& functions() { return *reinterpret_cast<FakeBackend*>(backend_); }
   void set_threads_(int n) {
     void* f = registry_->table.get_proc_address(registry_, "ggml_backend_set_n_threads");
     reinterpret_cast<void (*)(Backend*, int)>(f)(backend_, n);
@@ -123,7 +145,7 @@ class Plugin : public testing::Test {
 constexpr float kBf16Error = 4.0f / 256;
 
 TEST_F(Plugin, IsAnAcceleratorOnTheHostsBuffers) {
-  EXPECT_EQ(registry_->api_version, 3);
+  EXPECT_EQ(registry_->api_version, kFakeApi);
   EXPECT_EQ(registry_->table.get_device_count(registry_), 1u);
   EXPECT_EQ(registry_->table.get_device(registry_, 1), nullptr);
   EXPECT_STREQ(device_->table.get_name(device_), "RouteRelay");
