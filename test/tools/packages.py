@@ -10,11 +10,15 @@ VENV_PYTHON = pathlib.Path(__file__).resolve().parents[2] / "build" / "venv" / "
 SKIPPED = 77  # SKIP_RETURN_CODE of such tests
 
 
+def skip(test, why):
+    print(f"SKIP {test}: {why}")
+    sys.exit(SKIPPED)
+
+
 def need(test, *names):
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if not missing:
         return
     if VENV_PYTHON.exists() and pathlib.Path(sys.prefix) != VENV_PYTHON.parents[1]:
         os.execv(VENV_PYTHON, [str(VENV_PYTHON)] + sys.argv)
-    print(f"SKIP {test}: not installed: {', '.join(missing)}; ./dev setup installs them")
-    sys.exit(SKIPPED)
+    skip(test, f"not installed: {', '.join(missing)}; ./dev setup installs them")

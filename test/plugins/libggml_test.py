@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-in in real ggml libraries that need no build: a C program against one version of the libggml wheels.
+
+Called with the plug-in, a C compiler and the host's name in tools/host_list.py. Every case is a process of its own.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "tools"), str(HERE.parent / "tools")]
+import host_list  # noqa: E402
+import packages  # noqa: E402
+
+PLUGIN, COMPILER, NAME = sys.argv[1:4]
+HOST = host_list.find(NAME)
+FLASH_ATTENTION = {"0.9.11": 73}.get(HOST.ggml, 74)
+# Both sum in f32 over the same f16 keys and values: what is left is the order of the sums.
+LARGEST_DIFFERENCE, NMSE = 1e-3, 1e-9
+OTHER_VERSION = "0.99.9"  # as long as the real ones: it is written over them
+
+
+class Libggml(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.libraries = next(HOST.folder.glob("libggml/lib*/libggml.so.0")).parent
+        cls.program = cls.folder / "attention_host"
+        subprocess.run([COMPILER, "-std=c11", "-O1", f"-I{HOST.folder / 'libggml' / 'include'}",
+                        str(HERE / "attention_host.c"), "-o", str(cls.program), f"-L{cls.libraries}",
+                        "-l:libggml.so.0", "-l:libggml-base.so.0", "-l:libggml-cpu.so.0", "-lm"], check=True)
+
+    def run_host(self, argument="env", libraries=None, **variables):
+        """What the program said, as a dictionary, and its stderr."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
+        environment |= {"LD_LIBRARY_PATH": str(libraries or self.libraries), "GGML_BACKEND_PATH": PLUGIN} | variables
+        done = subprocess.run([str(self.program), argument], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+        # Rows that may see nothing are zeros in every version here.
+        self.assertEqual((said["flash_attn_ext"], said["empty_row"]), (str(FLASH_ATTENTION), "0"))
+        return said, done.stderr
+
+    def assert_taken(self, said, errors):
+        self.assertEqual((said["backends"], said["attention_on"], said["scale_on"]), ("2", "RouteRelay", "CPU"))
+        self.assertIn(f"routerelay: exact in ggml {said['version']} (API {HOST.api}), ", errors)
+        self.assertLess(float(said["largest_difference"]), LARGEST_DIFFERENCE)
+        self.assertLess(float(said["nmse"]), NMSE)
+        self.assertGreater(float(said["nmse"]), 0, "two kernels that agree to the last bit are one")
+
+    def assert_untouched(self, said):
+        self.assertEqual((said["attention_on"], said["scale_on"]), ("CPU", "CPU"))
+        self.assertEqual(float(said["largest_difference"]), 0)
+
+    def test_the_variable_loads_it_and_the_node_is_taken(self):
+        said, errors = self.run_host(ROUTERELAY_REPORT="1")
+        self.assertEqual(said["version"], HOST.ggml)
+        self.assert_taken(said, errors)
+        self.assertIn("routerelay: 1 attention calls taken", errors)
+
+    def test_an_explicit_load_does_the_same(self):
+        said, errors = self.run_host(PLUGIN, GGML_BACKEND_PATH="")
+        self.assertEqual(said["loaded"], "1")
+        self.assert_taken(said, errors)
+
+    def test_off_is_the_host_alone(self):
+        said, errors = self.run_host(ROUTERELAY_PRESET="off")
+        self.assertEqual(said["backends"], "1")
+        self.assertNotIn("routerelay:", errors)
+        self.assert_untouched(said)
+
+    def test_a_threshold_leaves_the_node_to_the_host(self):
+        said, _ = self.run_host(ROUTERELAY_MIN_KV="769")
+        self.assertEqual(said["backends"], "2")
+        self.assert_untouched(said)
+
+    def test_an_unknown_version_is_refused_in_one_line(self):
+        libraries = self.folder / "other"
+        libraries.mkdir()
+        for path in self.libraries.glob("libggml*.so.0"):
+            (libraries / path.name).write_bytes(path.read_bytes())
+        base = libraries / "libggml-base.so.0"
+        old, new = (f"\0{version}\0".encode() for version in (HOST.ggml, OTHER_VERSION))
+        self.assertEqual(len(old), len(new))
+        self.assertIn(old, base.read_bytes())
+        base.write_bytes(base.read_bytes().replace(old, new))
+        said, errors = self.run_host(libraries=libraries)
+        self.assertEqual(said["version"], OTHER_VERSION)
+        self.assertEqual(errors.count("routerelay:"), 1, errors)
+        self.assertIn(f"routerelay: not used: the host's ggml is {OTHER_VERSION}; tested: ", errors)
+        self.assertEqual(said["backends"], "1")
+        self.assert_untouched(said)
+        self.assert_taken(*self.run_host(libraries=libraries, ROUTERELAY_ALLOW_UNTESTED="1"))
+
+
+if __name__ == "__main__":
+    if not HOST.is_ready:
+        packages.skip(f"plugins_{NAME}", f"{NAME} is not there; ./dev hosts --wheels fetches it")
+    unittest.main(argv=sys.argv[:1], verbosity=2)
