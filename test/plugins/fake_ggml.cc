@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -170,6 +171,19 @@ RR_EXPORT Registry* ggml_backend_dev_backend_reg(Device* device) {
 }
 RR_EXPORT void* ggml_backend_reg_get_proc_address(Registry* registry, const char* name) {
   return registry->table.get_proc_address(registry, name);
+}
+// For the Python loader, which finds devices and loads through the host.
+RR_EXPORT void* ggml_backend_load(const char* path) {
+  return fake_load(path).registry;
+}
+RR_EXPORT size_t ggml_backend_dev_count() {
+  return 1;
+}
+RR_EXPORT Device* ggml_backend_dev_get(size_t) {
+  return &g_cpu_device;
+}
+RR_EXPORT int32_t ggml_backend_dev_type(Device*) {
+  return std::getenv("RR_FAKE_GPU") != nullptr ? 1 : kDeviceCpu;
 }
 // Only looked for: they tell the API number and the layout.
 #if RR_FAKE_TELLTALES >= 1

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python packages that carry a llama.cpp: which is meant, its ggml functions by ctypes, and what it has loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import importlib.metadata
+import importlib.util
+import pathlib
+import sys
+
+from .errors import HostMissing
+
+# Module -> the name that pip knows.
+PACKAGES = {"llama_cpp": "llama-cpp-python", "xllamacpp": "xllamacpp"}
+GPU_TYPES = (1, 2)  # ggml_backend_dev_type: a card of its own, and one on the CPU's memory
+
+
+def package_file(package: str, pattern: str) -> pathlib.Path:
+    """A file of an installed package, without importing it: some packages need others that nobody installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise HostMissing(f"package {package} is not installed")
+    found = sorted(pathlib.Path(spec.submodule_search_locations[0]).glob(pattern))
+    if not found:
+        raise HostMissing(f"package {package} has no file {pattern}")
+    return found[0]
+
+
+def choose(host: str | None) -> str:
+    """The module meant: the one named, else the one imported, else the one installed."""
+    legal = f"legal: {', '.join(PACKAGES)}"
+    if host is not None:
+        module = {package: module for module, package in PACKAGES.items()}.get(host, host)
+        if module not in PACKAGES:
+            raise ValueError(f"host is '{host}'; {legal}")
+        if importlib.util.find_spec(module) is None:
+            raise HostMissing(f"host is '{host}', which is not installed: pip install {PACKAGES[module]}")
+        return module
+    imported = [module for module in PACKAGES if module in sys.modules]
+    installed = [module for module in PACKAGES if importlib.util.find_spec(module) is not None]
+    for candidates in (imported, installed):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            raise HostMissing(f"host is None, and there are {' and '.join(candidates)}; say which")
+    raise HostMissing(f"no llama.cpp for Python is installed; {legal} "
+                      f"(pip install {' or '.join(PACKAGES.values())})")
+
+
+class Ggml:
+    """The ggml functions of one host. Both hosts keep their symbols to themselves, so each has a door of its own."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.lib = self._open(module)
+        try:
+            self.lib.ggml_version.restype = ctypes.c_char_p
+            self.lib.ggml_backend_load.restype = ctypes.c_void_p
+            self.lib.ggml_backend_load.argtypes = [ctypes.c_char_p]
+            self.lib.ggml_backend_dev_count.restype = ctypes.c_size_t
+            self.lib.ggml_backend_dev_get.restype = ctypes.c_void_p
+            self.lib.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
+            self.lib.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+        except AttributeError as error:
+            raise HostMissing(f"{self.package} exports no ggml functions: {error}") from None
+
+    @staticmethod
+    def _open(module: str) -> ctypes.CDLL:
+        if module == "xllamacpp":
+            return ctypes.CDLL(str(package_file(module, "xllamacpp*.so")))
+        try:
+            library: ctypes.CDLL = importlib.import_module("llama_cpp._ggml").libggml
+        except (ImportError, AttributeError) as error:
+            raise HostMissing(f"this llama-cpp-python has no llama_cpp._ggml.libggml ({error}); 0.3.36 has") from error
+        return library
+
+    @property
+    def package(self) -> str:
+        """Name and version, as pip knows them."""
+        try:
+            return f"{PACKAGES[self.module]} {importlib.metadata.version(PACKAGES[self.module])}"
+        except importlib.metadata.PackageNotFoundError:
+            return PACKAGES[self.module]
+
+    @property
+    def version(self) -> str:
+        version: bytes = self.lib.ggml_version()
+        return version.decode()
+
+    def load(self, path: pathlib.Path) -> bool:
+        return bool(self.lib.ggml_backend_load(str(path).encode()))
+
+    def has_gpu(self) -> bool:
+        devices = (self.lib.ggml_backend_dev_get(i) for i in range(self.lib.ggml_backend_dev_count()))
+        return any(self.lib.ggml_backend_dev_type(device) in GPU_TYPES for device in devices)
+
+
+def loaded_model() -> str | None:
+    """What shows that a model is loaded in this process, or None. A model read without mmap, by C calls, shows not."""
+    llama = getattr(sys.modules.get("llama_cpp"), "Llama", None)
+    if llama is not None and any(issubclass(type(thing), llama) for thing in gc.get_objects()):
+        return "a llama_cpp.Llama exists"
+    try:
+        maps = pathlib.Path("/proc/self/maps").read_text(errors="replace")
+    except OSError:
+        return None
+    for line in maps.splitlines():
+        if line.endswith(".gguf"):
+            return f"{line.split(None, 5)[5]} is mapped"
+    return None

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where libggml-routerelay.so lies, and how a keyword of `load` becomes one of its variables."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+
+from .errors import PluginMissing
+
+FILE = "libggml-routerelay.so"
+PACKAGE = pathlib.Path(__file__).resolve().parent
+# An installed package has it inside; in a checkout it is what `./dev build` made.
+BESIDE = (PACKAGE / FILE, PACKAGE.parents[1] / "build" / "release" / "lib" / FILE)
+OPTIONS = ("preset", "options", "min_rows", "min_kv", "threads", "isa", "backend", "report", "trace", "trace_layers",
+           "allow_untested")
+
+
+def _named(path: str | os.PathLike[str], by: str) -> pathlib.Path:
+    found = pathlib.Path(path).expanduser().resolve()
+    if not found.is_file():
+        raise PluginMissing(f"{by} is '{path}', which is no file; build it with ./dev build")
+    return found
+
+
+def find_plugin(path: str | os.PathLike[str] | None) -> pathlib.Path:
+    """The argument, ROUTERELAY_PLUGIN, GGML_BACKEND_PATH where that names us, or a file beside the package."""
+    if path is not None:
+        return _named(path, "plugin")
+    variables = [name for name in ("ROUTERELAY_PLUGIN", "GGML_BACKEND_PATH") if os.environ.get(name)]
+    for name in variables:
+        if name == "ROUTERELAY_PLUGIN" or "routerelay" in pathlib.Path(os.environ[name]).name:
+            return _named(os.environ[name], name)
+    for candidate in BESIDE:
+        if candidate.is_file():
+            return candidate
+    raise PluginMissing(f"no {FILE}: plugin is None, ROUTERELAY_PLUGIN is not set, and there is none at "
+                        f"{' or '.join(map(str, BESIDE))}; build it with ./dev build")
+
+
+def variables_of(options: Mapping[str, object]) -> dict[str, str]:
+    """ROUTERELAY_* for the plug-in, which checks the values: `docs/llama.md` lists them."""
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise TypeError(f"load() has no option {', '.join(unknown)}; legal: {', '.join(OPTIONS)}")
+    texts = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            value = ";".join(f"{key}={one}" for key, one in value.items())
+        elif isinstance(value, bool):
+            value = int(value)
+        elif isinstance(value, (list, tuple, range)):
+            value = ",".join(map(str, value))
+        if value is not None:
+            texts[f"ROUTERELAY_{name.upper()}"] = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return texts

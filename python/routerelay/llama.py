@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the plug-in into a llama.cpp that runs inside Python: llama-cpp-python or xllamacpp.
+
+    import llama_cpp
+    import routerelay.llama
+
+    loaded = routerelay.llama.load(preset="balanced")  # before the first model
+    print(loaded)
+    model = llama_cpp.Llama("model.gguf", n_ctx=32768, n_batch=512, flash_attn=True)
+    loaded.check(model)                                # raises where flash attention is off
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from . import _hosts, _plugin
+from .errors import (AlreadyLoaded, FlashAttentionOff, HostMissing, LoadError, ModelAlreadyLoaded, PluginMissing,
+                     PluginRefused)
+
+__all__ = ["AlreadyLoaded", "FlashAttentionOff", "HostMissing", "LoadError", "Loaded", "ModelAlreadyLoaded",
+           "PluginMissing", "PluginRefused", "load"]
+
+FLASH_OFF = 0  # llama_flash_attn_type: -1 automatic, 1 on
+HINTS = {"llama_cpp": "llama-cpp-python leaves flash attention off unless told: Llama(..., flash_attn=True)",
+         "xllamacpp": "flash attention is automatic in xllamacpp: leave flash_attn_type at -1, or set 1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """What load() did. Printed, it says all of it."""
+
+    host: str             # package and version
+    ggml: str             # the host's version of ggml
+    preset: str
+    plugin: pathlib.Path
+    active: bool          # False: the preset is off and the host runs as if we were not there
+    said: str             # the line at load, the plug-in's or the host's
+    notes: tuple[str, ...]  # what may still keep it idle
+
+    def __str__(self) -> str:
+        lines = [f"routerelay {'in' if self.active else 'off in'} {self.host} (ggml {self.ggml}): "
+                 f"preset {self.preset}, {self.plugin}", *(f"  note: {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+    def check(self, model: object) -> None:
+        """Raises FlashAttentionOff where a `llama_cpp.Llama` or an `xllamacpp.CommonParams` leaves it off."""
+        flash = getattr(getattr(model, "context_params", model), "flash_attn_type", None)
+        if flash is None:
+            raise TypeError(f"model is a {type(model).__name__}; legal: llama_cpp.Llama, xllamacpp.CommonParams")
+        if int(flash) == FLASH_OFF:
+            raise FlashAttentionOff("flash attention is off, so that the plug-in gets no work; pass flash_attn=True "
+                                    "(llama-cpp-python) or set flash_attn_type to -1 or 1 (xllamacpp)")
+
+
+@contextlib.contextmanager
+def _variables(texts: dict[str, str]) -> Iterator[None]:
+    """Set while the plug-in reads them, and as they were afterwards: children must not inherit them."""
+    before = {name: os.environ.get(name) for name in texts}
+    os.environ.update(texts)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _listening(said: list[str]) -> Iterator[None]:
+    """Collects what is written to stderr, by C too, and passes it on afterwards."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # a process without stderr has nobody to tell
+        yield
+        return
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            text = file.read()
+            os.write(2, text)
+            said += text.decode(errors="replace").splitlines()
+
+
+def _why(said: list[str]) -> str:
+    """The plug-in's own line; else the host's last word, as where the file is no plug-in."""
+    ours = [line for line in said if line.startswith("routerelay: ")]
+    return (ours[:1] or said[-1:] or ["it gave no reason"])[0].removeprefix("routerelay: ")
+
+
+_done: tuple[object, Loaded] | None = None
+
+
+def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, *,
+         allow_loaded_model: bool = False, **options: object) -> Loaded:
+    """Loads the plug-in into a host, before the first model, and says what it did.
+
+    host: `llama_cpp` (or `llama-cpp-python`) or `xllamacpp`; None: the one that is imported, else installed.
+    plugin: the shared object; None: $ROUTERELAY_PLUGIN, $GGML_BACKEND_PATH, beside the package, build/release/lib.
+    allow_loaded_model: load all the same after a model; contexts made from then on use the plug-in.
+    options: preset, options, min_rows, min_kv, threads, isa, backend, report, trace, trace_layers, allow_untested:
+    each stands for the variable ROUTERELAY_<NAME>, which it overrides (docs/llama.md).
+
+    The same call again returns the same object; other arguments raise AlreadyLoaded.
+    """
+    global _done
+    texts = _plugin.variables_of(options)
+    path = _plugin.find_plugin(plugin)
+    module = _hosts.choose(host)
+    arguments = (module, path, tuple(sorted(texts.items())))
+    if _done is not None:
+        if _done[0] != arguments:
+            raise AlreadyLoaded(f"{_done[1].plugin} is already in {_done[1].host}, loaded with other arguments; "
+                                "the plug-in reads them once a process")
+        return _done[1]
+    found = None if allow_loaded_model else _hosts.loaded_model()
+    if found is not None:
+        raise ModelAlreadyLoaded(f"{found}: load the plug-in before the first model, or pass allow_loaded_model=True "
+                                 "to use it in contexts made from now on")
+    ggml = _hosts.Ggml(module)
+    said: list[str] = []
+    with _variables(texts), _listening(said):
+        preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
+        active = ggml.load(path)
+    if not active and preset != "off":
+        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said)}")
+    notes = [HINTS[module]] if active else []
+    if active and ggml.has_gpu():
+        notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
+    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said), tuple(notes))
+    _done = (arguments, done)
+    return done

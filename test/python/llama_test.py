@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python loader in a fake llama-cpp-python and, where it is installed, in xllamacpp: what it says and refuses.
+
+Called with the plug-in and the fake ggml libraries of a known and of an unknown version. Every case is a process of
+its own, because a process loads the plug-in once.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test" / "tools"))
+import packages  # noqa: E402
+
+PLUGIN, GGML, UNKNOWN_GGML = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:4])
+FAKE_PACKAGE = """
+class Llama:
+    class context_params:
+        flash_attn_type = 1
+"""
+FAKE_DOOR = "import ctypes, os; libggml = ctypes.CDLL(os.environ['FAKE_GGML'])"
+IMPORTS = "import os\nfrom routerelay import llama\nfrom routerelay.llama import load\n"
+
+
+class Loader(unittest.TestCase):
+    """`run` sees only the fake llama_cpp: Python is started without site-packages."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        package = cls.folder / "site" / "llama_cpp"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(FAKE_PACKAGE)
+        (package / "_ggml.py").write_text(FAKE_DOOR)
+
+    def run_python(self, code, *options, sites=("site",), **variables):
+        paths = [str(ROOT / "python"), *(str(self.folder / site) for site in sites)]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), "FAKE_GGML": GGML, "PLUGIN": PLUGIN} | variables
+        return subprocess.run([sys.executable, *options, "-c", IMPORTS + code], env=environment, capture_output=True,
+                              text=True)
+
+    def said(self, code, **how):
+        done = self.run_python(code, "-S", **how)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def raised(self, code, error, **how):
+        done = self.run_python(code, "-S", **how)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        last = done.stderr.splitlines()[-1]
+        self.assertRegex(last, rf"^(routerelay\.errors\.)?{error}: ")
+        return last
+
+    def test_it_says_what_it_did(self):
+        done = self.run_python("l = load(plugin=os.environ['PLUGIN'], preset='balanced', min_kv=128); print(l); "
+                               "print(l.active, l.ggml, l.preset, os.environ.get('ROUTERELAY_PRESET'), l.said)", "-S")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("routerelay in llama-cpp-python (ggml 0.26.0): preset balanced, " + PLUGIN, done.stdout)
+        self.assertIn("flash_attn=True", done.stdout)
+        self.assertIn("True 0.26.0 balanced None balanced in ggml 0.26.0 (API 3), ", done.stdout)
+        self.assertIn("64 rows and 128 keys", done.stderr)  # the plug-in's line is passed on
+
+    def test_the_plugin_is_found_by_variable(self):
+        self.assertIn(PLUGIN, self.said("print(load('llama-cpp-python'))", ROUTERELAY_PLUGIN=PLUGIN))
+        self.assertIn(PLUGIN, self.said("print(load('llama_cpp'))", GGML_BACKEND_PATH=PLUGIN))
+
+    def test_variables_are_honoured_and_overridden(self):
+        code = "print(load(plugin=os.environ['PLUGIN']{}).preset, os.environ['ROUTERELAY_PRESET'])"
+        self.assertEqual(self.said(code.format(""), ROUTERELAY_PRESET="fast"), "fast fast\n")
+        self.assertEqual(self.said(code.format(", preset='careful'"), ROUTERELAY_PRESET="fast"), "careful fast\n")
+
+    def test_off_is_no_error(self):
+        self.assertIn("routerelay off in llama-cpp-python", self.said("print(load(plugin=os.environ['PLUGIN'], "
+                                                                      "preset='off'))"))
+
+    def test_the_same_call_again_is_the_same_object(self):
+        call = "load(plugin=os.environ['PLUGIN'], preset='exact')"
+        self.assertEqual(self.said(f"print({call} is {call})"), "True\n")
+        self.assertIn("reads them once a process", self.raised(f"{call}; load(plugin=os.environ['PLUGIN'])",
+                                                             "AlreadyLoaded"))
+
+    def test_options_are_written_as_the_plugin_reads_them(self):
+        said = self.said("from routerelay._plugin import variables_of; print(variables_of(dict(options={'relay.wide': "
+                         "4, 'selection.p': .9}, trace_layers=[0, 5], allow_untested=True, isa=None)))")
+        self.assertEqual(said, "{'ROUTERELAY_OPTIONS': 'relay.wide=4;selection.p=0.9', 'ROUTERELAY_TRACE_LAYERS': "
+                               "'0,5', 'ROUTERELAY_ALLOW_UNTESTED': '1'}\n")
+        self.assertIn("legal: preset, options, ", self.raised("load(prest='fast')", "TypeError"))
+
+    def test_a_gpu_is_noted(self):
+        code = "print(load(plugin=os.environ['PLUGIN']))"
+        self.assertNotIn("GPU", self.said(code))
+        self.assertIn("note: the host has a GPU", self.said(code, RR_FAKE_GPU="1"))
+
+    def test_a_model_that_is_already_loaded(self):
+        code = "import llama_cpp; m = llama_cpp.Llama(); load(plugin=os.environ['PLUGIN']{})"
+        self.assertIn("a llama_cpp.Llama exists: load the plug-in before", self.raised(code.format(""),
+                                                                                      "ModelAlreadyLoaded"))
+        self.said(code.format(", allow_loaded_model=True"))
+        weights = self.folder / "some weights.gguf"
+        weights.write_bytes(b"GGUF" * 1024)
+        self.assertIn("some weights.gguf is mapped", self.raised(
+            f"import mmap; f = open({str(weights)!r}, 'rb'); m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); "
+            "load(plugin=os.environ['PLUGIN'])", "ModelAlreadyLoaded"))
+
+    def test_flash_attention_off_is_an_error(self):
+        code = ("import llama_cpp; l = load(plugin=os.environ['PLUGIN']); m = llama_cpp.Llama(); l.check(m); "
+                "m.context_params.flash_attn_type = {}; l.check(m)")
+        self.said(code.format(-1))
+        self.assertIn("pass flash_attn=True", self.raised(code.format(0), "FlashAttentionOff"))
+        self.assertIn("model is a int", self.raised("load(plugin=os.environ['PLUGIN']).check(3)", "TypeError"))
+
+    def test_hosts_that_are_not_there(self):
+        self.assertIn("pip install llama-cpp-python or xllamacpp", self.raised("load(plugin=os.environ['PLUGIN'])",
+                                                                               "HostMissing", sites=()))
+        self.assertIn("pip install xllamacpp", self.raised("load('xllamacpp', os.environ['PLUGIN'])", "HostMissing"))
+        self.assertIn("legal: llama_cpp, xllamacpp", self.raised("load('ollama', os.environ['PLUGIN'])", "ValueError"))
+        two = self.folder / "two" / "xllamacpp"
+        two.mkdir(parents=True, exist_ok=True)
+        (two / "__init__.py").touch()
+        both = ("site", "two")
+        self.assertIn("llama_cpp and xllamacpp; say which", self.raised("load(plugin=os.environ['PLUGIN'])",
+                                                                        "HostMissing", sites=both))
+        self.said("import llama_cpp; load(plugin=os.environ['PLUGIN'])", sites=both)
+
+    def test_plugins_that_are_not_there(self):
+        self.assertIn("plugin is '/nowhere/x.so'", self.raised("load(plugin='/nowhere/x.so')", "PluginMissing"))
+        self.assertIn("ROUTERELAY_PLUGIN is '/nowhere/x.so'", self.raised("load()", "PluginMissing",
+                                                                         ROUTERELAY_PLUGIN="/nowhere/x.so"))
+
+    def test_a_refusal_carries_the_plugins_line(self):
+        self.assertIn("not used: the host's ggml is 0.10.0; tested: ", self.raised("load(plugin=os.environ['PLUGIN'])",
+                                                                                   "PluginRefused",
+                                                                                   FAKE_GGML=UNKNOWN_GGML))
+        self.assertIn("ROUTERELAY_PRESET is 'turbo'; legal: exact", self.raised(
+            "load(plugin=os.environ['PLUGIN'], preset='turbo')", "PluginRefused"))
+
+
+class Xllamacpp(unittest.TestCase):
+    def test_it_loads_into_the_wheel(self):
+        done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r})\n"
+                               f"from routerelay.llama import load; l = load('xllamacpp', {PLUGIN!r}); print(l)\n"
+                               "import xllamacpp; p = xllamacpp.CommonParams(); l.check(p); p.flash_attn_type = "
+                               "xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED; l.check(p)"],
+                              capture_output=True, text=True)
+        self.assertIn("routerelay in xllamacpp 2026.10.11549 (ggml 0.26.0): preset exact, ", done.stdout)
+        self.assertIn("FlashAttentionOff", done.stderr)
+
+
+if __name__ == "__main__":
+    packages.need("python_llama", "xllamacpp")
+    unittest.main(argv=sys.argv[:1], verbosity=2)
