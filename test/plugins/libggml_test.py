@@ -100,6 +100,5 @@ class Libggml(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not HOST.is_ready:
-        packages.skip(f"plugins_{NAME}", f"{NAME} is not there; ./dev hosts --wheels fetches it")
+    packages.need_host(f"plugins_{NAME}", HOST)
     unittest.main(argv=sys.argv[:1], verbosity=2)

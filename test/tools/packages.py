@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests that need Python packages: goes on in build/venv where they are there, or skips and says so."""
+"""For tests that need Python packages or hosts: goes on in build/venv where they are, or skips and says so."""
 
 import importlib.util
 import os
@@ -13,6 +13,14 @@ SKIPPED = 77  # SKIP_RETURN_CODE of such tests
 def skip(test, why):
     print(f"SKIP {test}: {why}")
     sys.exit(SKIPPED)
+
+
+def need_host(test, host):
+    """A host of tools/host_list.py; what is built takes time to run too, and is run when it is asked for."""
+    if host.build and not os.environ.get("ROUTERELAY_TEST_HOSTS"):
+        skip(test, f"{host.name} is run by ./dev test --hosts")
+    if not host.is_ready:
+        skip(test, f"{host.name} is not there; ./dev hosts {host.name} {'builds' if host.build else 'fetches'} it")
 
 
 def need(test, *names):
