@@ -4,7 +4,8 @@
 import repo
 
 # A change here may reach anything.
-EVERYTHING = ("CMake", "cmake/", "test/CMakeLists.txt", "dev", "tools/packages.txt", "tools/requirements.txt")
+EVERYTHING = ("CMake", "cmake/", "test/CMakeLists.txt", "dev", "tools/packages.txt", "tools/requirements.txt",
+              "tools/host_")
 
 
 def changed_files() -> list[str]:
