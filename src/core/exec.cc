@@ -44,7 +44,8 @@ int64_t Workspace::bytes() const {
 }
 
 Status Exec::for_each(int64_t n, const std::function<void(int, int64_t)>& fn) {
-  std::atomic<bool> stopped{false};
+  // Asked before the work is shared out too: the others may be through with it before the calling thread's turn.
+  std::atomic<bool> stopped{abort && abort()};
   RR_TRY(pool.run(n, [&](int thread, int64_t i) {
     if (stopped.load(std::memory_order_relaxed)) return;
     // The callback belongs to the caller and need not be thread-safe: only the calling thread asks.
