@@ -72,10 +72,10 @@ class Ggml:
         if module == "xllamacpp":
             return ctypes.CDLL(str(package_file(module, "xllamacpp*.so")))
         try:
-            library: ctypes.CDLL = importlib.import_module("llama_cpp._ggml").libggml
+            # The same library through a door of our own: what we declare is not written into the host's.
+            return ctypes.CDLL(importlib.import_module("llama_cpp._ggml").libggml._name)
         except (ImportError, AttributeError) as error:
             raise HostMissing(f"this llama-cpp-python has no llama_cpp._ggml.libggml ({error}); 0.3.36 has") from error
-        return library
 
     @property
     def package(self) -> str:
