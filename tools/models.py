@@ -14,6 +14,8 @@ import sys
 import tempfile
 import zipfile
 
+import host_list
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -43,9 +45,7 @@ MODELS = {
 
 
 def folder():
-    base = os.environ.get("ROUTERELAY_CACHE") or pathlib.Path(
-        os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "routerelay"
-    return pathlib.Path(base) / "models"
+    return host_list.cache() / "models"
 
 
 def path_of(name):

@@ -51,11 +51,14 @@ def choose(host: str | None) -> str:
 
 
 class Ggml:
-    """The ggml functions of one host. Both hosts keep their symbols to themselves, so each has a door of its own."""
+    """The ggml functions of one host. Both hosts keep their symbols to themselves, so each has a door of its own.
 
-    def __init__(self, module: str) -> None:
+    `lib`: a llama.cpp that is no package, under any name.
+    """
+
+    def __init__(self, module: str, lib: ctypes.CDLL | None = None) -> None:
         self.module = module
-        self.lib = self._open(module)
+        self.lib = lib or self._open(module)
         try:
             self.lib.ggml_version.restype = ctypes.c_char_p
             self.lib.ggml_backend_load.restype = ctypes.c_void_p
@@ -80,10 +83,11 @@ class Ggml:
     @property
     def package(self) -> str:
         """Name and version, as pip knows them."""
+        name = PACKAGES.get(self.module, self.module)
         try:
-            return f"{PACKAGES[self.module]} {importlib.metadata.version(PACKAGES[self.module])}"
+            return f"{name} {importlib.metadata.version(name)}"
         except importlib.metadata.PackageNotFoundError:
-            return PACKAGES[self.module]
+            return name
 
     @property
     def version(self) -> str:
