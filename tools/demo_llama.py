@@ -121,8 +121,9 @@ class Host:
                 ("llama_decode", i32, pointer, Batch), ("llama_get_memory", pointer, pointer),
                 ("llama_memory_clear", None, pointer, _c.c_bool),
                 ("llama_memory_seq_rm", _c.c_bool, pointer, i32, i32, i32),
-                ("llama_state_seq_save_file", _c.c_size_t, pointer, text, i32, pointer, _c.c_size_t),
-                ("llama_state_seq_load_file", _c.c_size_t, pointer, text, i32, pointer, _c.c_size_t, pointer),
+                ("llama_state_seq_get_size", _c.c_size_t, pointer, i32),
+                ("llama_state_seq_get_data", _c.c_size_t, pointer, text, _c.c_size_t, i32),
+                ("llama_state_seq_set_data", _c.c_size_t, pointer, text, _c.c_size_t, i32),
                 ("llama_get_logits_ith", _c.POINTER(_c.c_float), pointer, i32)):
             function = getattr(self.lib, name)
             function.restype, function.argtypes = result, list(arguments)
@@ -217,12 +218,14 @@ class Session:
 
     def save(self, path):
         """The cache so far as a file, which a context of the same model, cache type and flash attention can load."""
-        if self.lib.llama_state_seq_save_file(self.pointer, str(path).encode(), 0, None, 0) == 0:
-            raise HostError(f"the cache cannot be written to {path}")
+        data = _c.create_string_buffer(self.lib.llama_state_seq_get_size(self.pointer, 0))
+        if self.lib.llama_state_seq_get_data(self.pointer, data, len(data), 0) != len(data):
+            raise HostError("the cache cannot be read")
+        pathlib.Path(path).write_bytes(data)
 
     def load(self, path):
-        count = _c.c_size_t()
-        if self.lib.llama_state_seq_load_file(self.pointer, str(path).encode(), 0, None, 0, _c.byref(count)) == 0:
+        data = pathlib.Path(path).read_bytes()
+        if self.lib.llama_state_seq_set_data(self.pointer, data, len(data), 0) != len(data):
             raise HostError(f"{path} holds no cache of this context")
 
     def close(self):

@@ -35,15 +35,15 @@ class Contexts:
     """Stock's and the plug-in's context of one model and cache, at the same depth."""
 
     def __init__(self, args, preset):
-        host = demo_llama.Host(library=args.library)
-        self.model = host.load_model(args.model)
+        self.host = demo_llama.Host(library=args.library)  # kept: llama.cpp calls its log function back
+        self.model = self.host.load_model(args.model)
         self.room = max(args.depths) + CHUNK
         self.tokens = demo_run.prompt_tokens(self.model, self.room)
         self.args = args
         self.by_name = {"stock": self._context(demo_llama.FLASH_ON)}
         if args.cache == "f16" and args.both > 0:  # flash attention is the only one over other caches
             self.by_name["stock_flash_off"] = self._context(demo_llama.FLASH_OFF)
-        if not host.load_plugin(args.plugin):
+        if not self.host.load_plugin(args.plugin):
             raise demo_llama.HostError(f"llama.cpp did not take {args.plugin}")
         self.by_name[preset] = self._context(demo_llama.FLASH_ON)  # contexts take the devices of their birth
         for session in self.by_name.values():
