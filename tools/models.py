@@ -7,6 +7,7 @@ They are test data, kept in the user's cache and never shipped. A file is believ
 import argparse
 import dataclasses
 import hashlib
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -49,7 +50,12 @@ def folder():
 
 
 def path_of(name):
-    """The file of a model, fetched or not."""
+    """The file of a model, fetched or not: where its package is installed, the package's own."""
+    (_, member), *more = MODELS[name].packages
+    module, _, file = member.partition("/")
+    spec = importlib.util.find_spec(module) if not more else None
+    if spec is not None and spec.submodule_search_locations:
+        return pathlib.Path(spec.submodule_search_locations[0]) / file
     return folder() / f"{name}.gguf"
 
 

@@ -45,6 +45,47 @@ class Stock(unittest.TestCase):
         self.assertIn("build the target routerelay", done.stderr)
 
 
+class Llama(unittest.TestCase):
+    def test_a_preset_beside_stock_at_every_depth(self):
+        done = run("llama.py", "--plugin", PLUGIN, "--presets", "exact", "--depths", "0,40", "--runs", "1", "--both",
+                   "40", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)["results"]
+        for depth in (0, 40):
+            names = [r["params"]["preset"] for r in found
+                     if r["name"] == "tokens_per_second" and r["params"]["depth"] == depth]
+            self.assertEqual(names, ["stock", "stock_flash_off", "exact"])
+        self.assertEqual(len([r for r in found if r["name"] == "speedup"]), 2)
+
+    def test_attention_removed_is_of_the_better_stock(self):
+        sys.path.insert(0, str(BENCH))
+        import llama
+        rows = [{"depth": 0, "seconds": {"stock": [2.0], "stock_flash_off": [1.0], "exact": [1.0]}},
+                {"depth": 100, "seconds": {"stock": [4.0, 3.0], "stock_flash_off": [5.0], "exact": [2.0, 9.0]}}]
+        records = llama.records_of("exact", rows, model="m", cache="f16")
+        found = {(r["name"], r["params"]["depth"]): r["value"] for r in records
+                 if r["name"] != "tokens_per_second"}
+        self.assertEqual(found, {("speedup", 0): 1.0, ("speedup", 100): 1.5, ("attention_removed", 100): 0.5,
+                                 ("free_limit", 100): 3.0})
+
+    def test_what_is_not_legal_is_said(self):
+        for options, words in ((("--models", "gpt"), "gpt is unknown; legal: smollm2"),
+                               (("--caches", "q4"), "q4 is unknown; legal: f16"), (("--runs", "0"), "at least 1")):
+            done = run("llama.py", *options)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
+
+class Divergence(unittest.TestCase):
+    def test_calls_that_are_not_claimed_are_stock(self):
+        done = run("divergence.py", "--plugin", PLUGIN, "--tokens", "40", "--chunks", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {(r["params"]["preset"], r["name"]): r["value"] for r in json.loads(done.stdout)["results"]}
+        self.assertEqual(found["exact", "mean_kl"], 0)
+        self.assertEqual(found["exact", "same_top"], 1)
+        self.assertGreater(found["stock_flash_off", "mean_kl"], 0)
+
+
 class Prompts(unittest.TestCase):
     def test_a_preset_beside_both_of_stocks_modes(self):
         done = run("prompts.py", "--plugin", PLUGIN, "--presets", "balanced", "--prompts", "64", "--decode", "2",

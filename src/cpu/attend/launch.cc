@@ -121,15 +121,11 @@ class Launch {
   }
 
   void add_routed(const Unit& unit, int64_t r) {
-    uint8_t* visited = visited_.data() + unit.panel_offset;
     const int64_t first_head = unit.kv_head * group_;
     for (int64_t h = first_head; h < first_head + group_; ++h) {
       const auto list = list_of(h, r);
       RR_ASSERT(ascends_below(list, row_at(r).visible_blocks));
-      for (const int32_t b : list)
-        for (int64_t p = b * panels_per_block(); p < std::min((b + 1) * panels_per_block(), unit.n_panels);
-             ++p)
-          visited[p] = 1;
+      mark(unit, list);
       row_items_.push_back({&unit, r, 1, h, 1, static_cast<int64_t>(list.size())});
     }
   }
