@@ -11,19 +11,15 @@ import argparse
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import demo_llama  # noqa: E402
-import demo_run  # noqa: E402
-import models  # noqa: E402
-import results  # noqa: E402
+import beside  # first: it puts tools/ on the path
+import demo_llama
+import demo_run
+import models
+import results
 
-DEFAULT_PLUGIN = ROOT / "build" / "release" / "lib" / "libggml-routerelay.so"
 CHUNK = demo_run.UBATCH
 
 
@@ -87,44 +83,36 @@ def child(args):
 
 
 def run(args):
-    records, rows = [], []
+    records, rows, report = [], [], {}
+    options = ["--file", str(models.fetch(args.model)), "--cache", args.cache, "--tokens", str(args.tokens),
+               "--chunks", str(args.chunks)] + (["--library", str(args.library)] if args.library else [])
+    units = {"mean_kl": "nats", "max_kl": "nats", "same_top": "share", "added_loss": "nats/token"}
     for preset in args.presets:
-        command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
-                   "--file", str(models.fetch(args.model)), "--cache", args.cache, "--tokens", str(args.tokens),
-                   "--chunks", str(args.chunks)] + (["--library", str(args.library)] if args.library else [])
-        environment = os.environ | {"ROUTERELAY_PRESET": preset}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"bench divergence: {preset} failed")
-        for other, found in json.loads(done.stdout.splitlines()[-1]).items():
+        (line,), report = beside.run_child(__file__, preset, args, *options)
+        for other, found in line.items():
             params = {"model": args.model, "cache": args.cache, "preset": other, "beside": preset,
                       "tokens": found["tokens"]}
-            units = {"mean_kl": "nats", "max_kl": "nats", "same_top": "share", "added_loss": "nats/token"}
             records += [results.record(name, found[name], unit, **params) for name, unit in units.items()]
             rows.append([other, str(found["tokens"]), f"{found['mean_kl']:.6f}", f"{found['max_kl']:.4f}",
                          f"{100 * found['same_top']:.1f} %", f"{found['added_loss']:+.4f}"])
-    where = {"cpu": results.cpu_name(), "cores": os.cpu_count(), "threads": args.threads}
+    where = results.machine(args.threads, report["isa"], report["host"]["ggml"])
     if args.json:
-        results.print_json("bench divergence", "", where, records)
+        results.print_json("bench divergence", report["version"], where, records)
     else:
-        results.print_plain(f"{args.model}, {args.cache} cache, {args.chunks} chunks of {args.tokens} tokens on "
-                            f"{where['cpu']}; distance from stock with flash attention on",
+        results.print_plain(f"{args.model}, {args.cache} cache, {args.chunks} x {args.tokens} tokens, llama.cpp with "
+                            f"ggml {where['ggml']}, {where['isa']} on {where['cpu']}; distance from stock with flash "
+                            "attention on",
                             ["against stock", "tokens", "mean KL", "max KL", "same top", "added loss"], rows)
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(prog="./dev bench divergence", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = beside.parser_of(__file__, __doc__)
     parser.add_argument("--presets", type=lambda text: text.split(","), default=["exact"])
     parser.add_argument("--model", choices=list(models.MODELS), default="smollm2")
     parser.add_argument("--cache", choices=list(demo_llama.CACHE_TYPES), default="f16")
     parser.add_argument("--tokens", type=int, default=4096, help="of a chunk")
     parser.add_argument("--chunks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
-    parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
     parser.add_argument("--library", type=pathlib.Path, help="libllama.so of another build than the wheel's")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--file", type=pathlib.Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if min(args.tokens, args.chunks, args.threads) < 1:
@@ -133,8 +121,4 @@ def parse_args():
 
 
 if __name__ == "__main__":
-    arguments = parse_args()
-    try:
-        (child if arguments.child else run)(arguments)
-    except demo_llama.HostError as error:
-        sys.exit(f"bench divergence: {error}")
+    beside.main(__file__, parse_args(), child, run)

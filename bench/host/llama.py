@@ -11,20 +11,15 @@ import argparse
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import demo_llama  # noqa: E402
-import demo_run  # noqa: E402
-import models  # noqa: E402
-import results  # noqa: E402
+import beside  # first: it puts tools/ on the path
+import demo_llama
+import demo_run
+import models
+import results
 
-DEFAULT_PLUGIN = ROOT / "build" / "release" / "lib" / "libggml-routerelay.so"
-KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS", "ROUTERELAY_OPTIONS")  # of the caller's
 CHUNK = demo_run.UBATCH
 
 
@@ -103,19 +98,10 @@ def child(args):
 
 
 def run_preset(preset, model, cache, args, states):
-    command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
-               "--model", str(model), "--cache", cache, "--depths", ",".join(map(str, args.depths)),
+    options = ["--model", str(model), "--cache", cache, "--depths", ",".join(map(str, args.depths)),
                "--runs", str(args.runs), "--both", str(args.both if preset == args.presets[0] else 0),
                "--states", str(states)] + (["--library", str(args.library)] if args.library else [])
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
-    environment |= {name: os.environ[name] for name in KEPT if name in os.environ}
-    with tempfile.TemporaryDirectory() as scratch:
-        report = pathlib.Path(scratch) / "report.json"
-        environment |= {"ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"bench llama: {preset} failed\n{done.stderr.strip()}")
-        return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())
+    return beside.run_child(__file__, preset, args, *options)
 
 
 def records_of(preset, rows, **shared):
@@ -172,8 +158,7 @@ def run(args):
 def parse_args():
     def listed(kind):
         return lambda text: [kind(item) for item in text.split(",")]
-    parser = argparse.ArgumentParser(prog="./dev bench llama", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = beside.parser_of(__file__, __doc__)
     parser.add_argument("--models", type=listed(str), default=["smollm2"], help=f"of {', '.join(models.MODELS)}")
     parser.add_argument("--caches", type=listed(str), default=["f16"],
                         help=f"of {', '.join(demo_llama.CACHE_TYPES)}; default: f16")
@@ -181,13 +166,9 @@ def parse_args():
     parser.add_argument("--presets", type=listed(str), default=["exact", "balanced"])
     parser.add_argument("--runs", type=int, default=3, help="of each, in turns; the fastest counts")
     parser.add_argument("--both", type=int, default=4096, help="deepest with flash attention off too; default: 4096")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
-    parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
     parser.add_argument("--library", type=pathlib.Path, help="libllama.so of another build than the wheel's")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    for hidden, kind in (("--child", None), ("--model", pathlib.Path), ("--cache", str), ("--states", pathlib.Path)):
-        parser.add_argument(hidden, help=argparse.SUPPRESS,
-                            **({"type": kind} if kind else {"action": "store_true"}))
+    for hidden, kind in (("--model", pathlib.Path), ("--cache", str), ("--states", pathlib.Path)):
+        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     for given, legal in ((args.models, models.MODELS), (args.caches, demo_llama.CACHE_TYPES)):
         if unknown := [item for item in given if item not in legal]:
@@ -198,8 +179,4 @@ def parse_args():
 
 
 if __name__ == "__main__":
-    arguments = parse_args()
-    try:
-        (child if arguments.child else run)(arguments)
-    except demo_llama.HostError as error:
-        sys.exit(f"bench llama: {error}")
+    beside.main(__file__, parse_args(), child, run)

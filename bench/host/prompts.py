@@ -8,23 +8,15 @@ preset over the better of stock's modes, from the fastest runs and from the lowe
 of all threads together, with the host's threads asleep between parts of a graph: on a busy machine that tells more.
 """
 
-import argparse
 import json
 import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import demo_llama  # noqa: E402
-import demo_run  # noqa: E402
-import results  # noqa: E402
+import beside  # first: it puts tools/ on the path
+import demo_llama
+import demo_run
+import results
 
-DEFAULT_PLUGIN = ROOT / "build" / "release" / "lib" / "libggml-routerelay.so"
-KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS")  # of the caller's variables
 STOCK = ("stock", "stock_flash_off")
 
 
@@ -99,20 +91,10 @@ def child(args):
 
 
 def run_preset(preset, args):
-    command = [sys.executable, __file__, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
-               "--decode", str(args.decode), "--seconds", str(args.seconds), "--cache", args.cache,
+    options = ["--decode", str(args.decode), "--seconds", str(args.seconds), "--cache", args.cache,
                "--prompts", ",".join(map(str, args.prompts))] + ["--cpu"] * args.cpu
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
-    environment |= {name: os.environ[name] for name in KEPT if name in os.environ} | {"ROUTERELAY_PRESET": preset}
-    if args.cpu:
-        environment["OMP_WAIT_POLICY"] = "passive"  # spinning is no work
-    with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "report.json"
-        done = subprocess.run(command, env=environment | {"ROUTERELAY_REPORT": str(report)}, capture_output=True,
-                              text=True)
-        if done.returncode != 0:
-            sys.exit(f"bench prompts: {preset} failed\n{done.stderr.strip()}")
-        return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())
+    passive = {"OMP_WAIT_POLICY": "passive"} if args.cpu else {}  # spinning is no work
+    return beside.run_child(__file__, preset, args, *options, **passive)
 
 
 def records_of(preset, row, clock, cache):
@@ -148,8 +130,7 @@ def run(args):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(prog="./dev bench prompts", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = beside.parser_of(__file__, __doc__)
     parser.add_argument("--presets", type=lambda text: text.split(","), default=["exact", "balanced"])
     parser.add_argument("--prompts", type=lambda text: [int(n) for n in text.split(",")],
                         default=[128, 512, 1024, 2048], help="lengths; default: 128,512,1024,2048")
@@ -157,10 +138,6 @@ def parse_args():
     parser.add_argument("--cache", choices=demo_llama.CACHE_TYPES, default="f16", help="type of keys and values")
     parser.add_argument("--seconds", type=float, default=30, help="about so long per preset and length")
     parser.add_argument("--cpu", action="store_true", help="CPU seconds of all threads instead of the wall clock's")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
-    parser.add_argument("--plugin", type=pathlib.Path, default=DEFAULT_PLUGIN, help="libggml-routerelay.so to load")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if min(args.prompts) < 1 or args.decode < 1 or args.threads < 1:
         parser.error("--prompts, --decode and --threads are at least 1")
@@ -168,8 +145,4 @@ def parse_args():
 
 
 if __name__ == "__main__":
-    arguments = parse_args()
-    try:
-        (child if arguments.child else run)(arguments)
-    except demo_llama.HostError as error:
-        sys.exit(f"bench prompts: {error}")
+    beside.main(__file__, parse_args(), child, run)

@@ -21,7 +21,7 @@ struct AmxTile : Bf16Packing<16, kParts> {
   // next product was seen to wait for 800 (docs/kernel/cpu-attend.md).
   static constexpr int kRowsAtOnce = 16;
   // From head_dim 96 on the keys, values, rows and sums of a step are more than L1. There 32 rows share a walk over the
-  // keys, and keys and rows pass L1 by, which leaves it to values and sums: a tenth faster at 128, at 64 slower.
+  // keys, and keys and rows pass L1 by, which leaves it to values and sums: a fifth faster at 128, at 64 slower.
   static constexpr int rows_scored(int D) { return kParts == 1 && D >= 96 ? 32 : kRowsAtOnce; }
 
   static void scores(const uint16_t* rows, int M, const uint16_t* panel, int D, float* s, int64_t s_pitch,
