@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of a case on the device: random bf16 q, k and v, the route, and the layouts that peers want."""
+
+import functools
+import itertools
+
+import torch
+
+import cases
+import route as routes
+
+
+class Problem:
+    """q, k, v [tokens, heads, head_dim] bf16, sequence after sequence; `route` is None where the case is dense."""
+
+    def __init__(self, case, device="cuda", seed=0):
+        self.case = case
+        self.scale = case.head_dim ** -0.5
+        self.device = torch.device(device)
+        generator = torch.Generator(device=device)
+        generator.manual_seed(seed)
+        self.q, self.k, self.v = (
+            torch.randn(case.tokens, heads, case.head_dim, device=device, dtype=torch.bfloat16, generator=generator)
+            for heads in (case.q_heads, case.kv_heads, case.kv_heads))
+        self.route = None if case.is_dense else routes.make_route(case, device, seed)
+        self.begins = list(itertools.accumulate(case.lengths, initial=0))  # of the sequences, in tokens
+        self.row_begins = list(itertools.accumulate(map(case.rows_of, case.lengths), initial=0))
+
+    @property
+    def picked_blocks(self):
+        return 0 if self.route is None else self.route.total
+
+    @property
+    def flops(self):
+        return cases.visited_flops(self.case, self.picked_blocks)
+
+    @property
+    def density(self):
+        return cases.density_of(self.case, self.picked_blocks)
+
+    @functools.cached_property
+    def cu_seqlens(self):
+        return torch.tensor(self.begins, dtype=torch.int32, device=self.device)
+
+    @functools.cached_property
+    def heads_first(self):
+        """q, k, v as [1, heads, tokens, head_dim], contiguous."""
+        return tuple(x.transpose(0, 1).contiguous()[None] for x in (self.q, self.k, self.v))
+
+    @functools.cached_property
+    def pages(self):
+        """k and v [n_pages, page, kv_heads, head_dim] in shuffled pages, and their table [sequences, widest] i32.
+
+        What a last page holds past its sequence's end is NaN: nobody may let it through.
+        """
+        page = self.case.page
+        n_pages = [-(-length // page) for length in self.case.lengths]
+        order = torch.randperm(sum(n_pages), generator=torch.Generator().manual_seed(0)).to(self.device)
+        table = torch.zeros(len(n_pages), max(n_pages), dtype=torch.int32, device=self.device)
+        k, v = (x.new_full((sum(n_pages), page, *x.shape[1:]), float("nan")) for x in (self.k, self.v))
+        first = 0
+        for i, (begin, length) in enumerate(zip(self.begins, self.case.lengths)):
+            own = order[first:first + n_pages[i]]
+            table[i, :n_pages[i]] = own
+            for paged, flat in ((k, self.k), (v, self.v)):
+                whole = flat.new_full((n_pages[i] * page, *flat.shape[1:]), float("nan"))
+                whole[:length] = flat[begin:begin + length]
+                paged[own] = whole.view(n_pages[i], page, *flat.shape[1:])
+            first += n_pages[i]
+        return k, v, table
