@@ -17,6 +17,7 @@ class Engine:
     name = "flex"
 
     def __init__(self):
+        torch._dynamo.config.recompile_limit = 64  # one kernel a case; beyond the limit it would run uncompiled
         self.compiled = torch.compile(flex_attention, dynamic=False)
 
     def prepare(self, problem):
@@ -30,8 +31,9 @@ class Engine:
         for counts, blocks in routes.split_at_own(problem.route):
             lists += [counts[None], F.pad(blocks, (0, n_blocks - blocks.shape[-1]))[None]]
         mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(case.q_block, case.k_block), mask_mod=sees)
-        # A kernel's tile must divide the block; the default tile has 128 rows.
-        options = {"BLOCK_M": case.q_block, "BLOCK_N": case.k_block} if case.q_block < 128 else None
+        # A kernel's tile must divide the block; the default one may not.
+        small = min(case.q_block, case.k_block) < 128
+        options = {"BLOCK_M": case.q_block, "BLOCK_N": case.k_block} if small else None
 
         def run():
             return self.compiled(q, k, v, block_mask=mask, enable_gqa=True, kernel_options=options)[0].transpose(0, 1)

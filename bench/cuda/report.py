@@ -20,7 +20,7 @@ class Reading:
     case: object  # cases.Case
     flops: int
     density: float
-    ms: tuple[float, ...]
+    ms: tuple[float, ...] = ()
     dense: bool = False
     ours: bool = False
     error: float = 0.0  # root mean square, on the sampled rows
@@ -124,7 +124,7 @@ def records_of(case, readings):
     records = []
     for r in readings:
         params = {"engine": r.engine, "case": r.case.name, "block": r.case.block, "keys": r.case.tokens,
-                  "density": 1.0 if r.dense else r.density, "heads": r.case.q_heads, "kv_heads": r.case.kv_heads,
+                  "density": r.density, "heads": r.case.q_heads, "kv_heads": r.case.kv_heads,
                   "head_dim": r.case.head_dim, "page": r.case.page, "causal": r.case.causal}
         if r.case is not case:
             params["beside"] = case.name

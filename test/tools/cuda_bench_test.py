@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA attend benchmark without a GPU: its cases, arithmetic and order; where PyTorch is, its routes and check."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import io
 import json
-import contextlib
 import pathlib
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
+import packages
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if not HAS_TORCH:
+    packages.need("tools_cuda_bench", "rich")  # where PyTorch is, its own Python stays
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench" / "cuda"
 sys.path[:0] = [str(BENCH), str(ROOT / "tools")]
@@ -19,7 +25,6 @@ import cases
 import report
 import timing
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 SMALL = cases.Case("small", lengths=(1000,), q_heads=4, kv_heads=2, head_dim=32, density=0.5)
 
 
@@ -111,10 +116,11 @@ class Report(unittest.TestCase):
 
     def test_the_table_is_printed_with_or_without_rich(self):
         rows = report.rows_of(SMALL, [reading("routerelay", (1.0,), ours=True)])
-        with contextlib.redirect_stdout(io.StringIO()) as text:
-            report.print_table("a title", rows, ["a verdict"])
-        for word in ("a title", "routerelay", "TFLOP/s", "a verdict"):
-            self.assertIn(word, text.getvalue())
+        for absent in ({}, {"rich.console": None}):
+            with unittest.mock.patch.dict(sys.modules, absent), contextlib.redirect_stdout(io.StringIO()) as text:
+                report.print_table("a title", rows, ["a verdict"])
+            for word in ("a title", "routerelay", "TFLOP/s", "a verdict"):
+                self.assertIn(word, text.getvalue())
 
 
 class Timing(unittest.TestCase):
