@@ -32,18 +32,22 @@ def print_case(case, readings):
 
 def run(args, measure):
     bench, records = measure.Bench(args), []
+
+    def put_json():
+        where = measure.machine() | {"left_out": bench.left_out}
+        results.print_json("bench cuda-attend", bench.ours[0].version, where, records)
+
     for case in args.case:
         measure.say(case.name)
         readings = bench.run(case)
         records += report.records_of(case, readings)
         if args.json != "-":
             print_case(case, readings)
-    if args.json:
-        with contextlib.ExitStack() as stack:
-            if args.json != "-":
-                stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(args.json, "w"))))
-            where = measure.machine() | {"left_out": bench.left_out}
-            results.print_json("bench cuda-attend", bench.ours[0].version, where, records)
+        if args.json and args.json != "-":  # after every case: a run that is cut off has left what it knew
+            with open(args.json, "w") as file, contextlib.redirect_stdout(file):
+                put_json()
+    if args.json == "-":
+        put_json()
     return 1 if bench.failed else 0
 
 
