@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import lint_docs
 import repo
 
-CODE = (".cc", ".h", ".hpp", ".c", ".def")
+CODE = (".cc", ".h", ".hpp", ".c", ".def", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh")
 MAX_COLUMNS = 120  # clang-format keeps code to 110 and leaves comments alone
 MAX_LINES = 600  # beyond it two rooms would be clearer
-FORMATTED = (".cc", ".h", ".hpp", ".c")
+FORMATTED = (".cc", ".h", ".hpp", ".c", ".cu", ".cuh")
 CLANG_FORMAT = "clang-format-14"  # Debian 12's: one version, or every machine formats differently
 CLANG_TIDY = "clang-tidy-14"
 
@@ -75,10 +75,11 @@ def check_stages(files: list[str]) -> Iterator[Problem]:
     isas = {"scalar", *re.findall(r"set\(RR_FLAGS_(\w+)", (repo.ROOT / "cmake/isa.cmake").read_text())}
     for stage in repo.STAGES:
         wanted = [f"src/reference/{stage}.cc", f"docs/stage/{stage}.md"]
-        for backend, suffix in repo.BACKENDS.items():
-            if any(path.startswith(f"src/{backend}/") for path in files):
-                folder = f"src/{backend}/{stage}"
-                wanted += [f"{folder}/{stage}.h", f"{folder}/launch.{suffix}", f"test/{backend}/{stage}_test.cc"]
+        for backend in repo.BACKENDS:  # CUDA has the stages that it has
+            folder = f"src/{backend}/{stage}"
+            if any(path.startswith(f"{folder}/") for path in files):
+                wanted += [f"{folder}/plan.h"] if backend == "cuda" else [f"{folder}/{stage}.h"]
+                wanted += [f"{folder}/launch.cc", f"test/{backend}/{stage}_test.cc"]
         for path in wanted:
             if path not in known:
                 yield path, 1, f"missing: the stage '{stage}' shows the same names everywhere"

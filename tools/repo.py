@@ -7,7 +7,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 STAGES = ("summarize", "relay", "route", "attend")
-BACKENDS = {"cpu": "cc", "cuda": "cu"}  # folder -> what its launches are written in
+BACKENDS = ("cpu", "cuda")
 
 # Layer -> (folders and files it owns, layers it may include besides itself). Left never includes right.
 LAYERS = {

@@ -8,17 +8,32 @@ import torch
 from contestant import Contestant, Unavailable
 
 _c = ctypes
-BF16 = 1  # dtype of rr_cuda_attend_args
-STRIDES = [f"{name}_{axis}" for name in ("q", "k", "v", "out") for axis in ("token", "head")]
-SIZES = ("q_len", "kv_len", "q_heads", "kv_heads", "head_dim", "q_block", "k_block", "dtype", "causal", "q_offset")
+CUDA, BFLOAT, CAUSAL = 2, 4, 1  # of rr_tensor and rr_cuda_attend_args
+
+
+class Tensor(_c.Structure):
+    """rr_tensor over a bf16 torch tensor [tokens, heads, head_dim], which it keeps alive."""
+
+    _fields_ = [("data", _c.c_void_p), ("device_type", _c.c_int32), ("device_id", _c.c_int32), ("ndim", _c.c_int32),
+                ("dtype_code", _c.c_uint8), ("dtype_bits", _c.c_uint8), ("dtype_lanes", _c.c_uint16),
+                ("shape", _c.POINTER(_c.c_int64)), ("strides", _c.POINTER(_c.c_int64)), ("byte_offset", _c.c_uint64)]
+
+    @classmethod
+    def of(cls, tensor):
+        three = _c.c_int64 * 3
+        made = cls(data=tensor.data_ptr(), device_type=CUDA, device_id=tensor.device.index or 0, ndim=3,
+                   dtype_code=BFLOAT, dtype_bits=16, dtype_lanes=1, shape=three(*tensor.shape),
+                   strides=three(*tensor.stride()))
+        made.tensor = tensor
+        return made
 
 
 class AttendArgs(_c.Structure):
-    _fields_ = [("struct_size", _c.c_uint64)]
-    _fields_ += [(name, _c.c_void_p) for name in ("q", "k", "v", "out", "lse_log2", "row_offsets", "picked")]
-    _fields_ += [(f"{name}_stride", _c.c_int64) for name in STRIDES]
-    _fields_ += [(name, _c.c_int32) for name in SIZES]
-    _fields_ += [("scale", _c.c_float), ("workspace", _c.c_void_p), ("workspace_bytes", _c.c_uint64)]
+    _fields_ = [("struct_size", _c.c_uint32), ("flags", _c.c_uint32)]
+    _fields_ += [(name, _c.POINTER(Tensor)) for name in ("q", "k", "v", "out")]
+    _fields_ += [("lse_log2", _c.c_void_p), ("sequences", _c.c_void_p), ("n_sequences", _c.c_int64),
+                 ("n_rows", _c.c_int64), ("row_offsets", _c.c_void_p), ("picked", _c.c_void_p),
+                 ("q_block", _c.c_int32), ("k_block", _c.c_int32), ("scale", _c.c_float)]
 
 
 class EngineError(RuntimeError):
@@ -30,13 +45,13 @@ class Engine:
         self.name = name
         try:
             self.lib = _c.CDLL(str(library))
-            self.lib.rr_cuda_attend.argtypes = [_c.POINTER(AttendArgs), _c.c_void_p]
-            self.lib.rr_cuda_attend_workspace_bytes.argtypes = [_c.POINTER(AttendArgs)]
-            self.lib.rr_cuda_attend_workspace_bytes.restype = _c.c_uint64
-            self.lib.rr_last_error.restype = self.lib.rr_version.restype = _c.c_char_p
+            args, workspace = _c.POINTER(AttendArgs), [_c.c_void_p, _c.c_int64]
+            self.lib.rr_cuda_attend.argtypes = [args, *workspace, _c.c_void_p]
+            self.lib.rr_cuda_attend_workspace_bytes.argtypes = [args, _c.POINTER(_c.c_int64)]
+            self.lib.rr_cuda_last_error.restype = self.lib.rr_cuda_version.restype = _c.c_char_p
         except (OSError, AttributeError) as error:
             raise EngineError(f"{error}; build the library of CUDA kernels and name it with --library") from None
-        self.version = self.lib.rr_version().decode()
+        self.version = self.lib.rr_cuda_version().decode()
 
     def prepare(self, problem):
         case = problem.case
@@ -45,28 +60,27 @@ class Engine:
         out = torch.empty_like(problem.q)
         lse_log2 = torch.empty(case.q_heads, case.tokens, dtype=torch.float32, device=problem.device)
         args = self._args(problem, out, lse_log2)
-        workspace = torch.empty(max(1, self.lib.rr_cuda_attend_workspace_bytes(_c.byref(args))), dtype=torch.uint8,
-                                device=problem.device)
-        args.workspace, args.workspace_bytes = workspace.data_ptr(), workspace.numel()
+        needed = _c.c_int64()
+        self._check(self.lib.rr_cuda_attend_workspace_bytes(_c.byref(args), _c.byref(needed)))
+        workspace = torch.empty(needed.value, dtype=torch.uint8, device=problem.device)
 
-        def run(_alive=(problem, workspace)):  # what `args` points to lives as long as the call
+        def run(_alive=problem):  # what `args` points to lives as long as the call
             stream = torch.cuda.current_stream().cuda_stream
-            if self.lib.rr_cuda_attend(_c.byref(args), stream) != 0:
-                raise EngineError(self.lib.rr_last_error().decode())
+            self._check(self.lib.rr_cuda_attend(_c.byref(args), workspace.data_ptr(), workspace.numel(), stream))
             return out
 
         return Contestant(run, dense=case.is_dense, token_causal=case.causal, out=out, lse_log2=lse_log2)
 
+    def _check(self, status):
+        if status != 0:
+            raise EngineError(self.lib.rr_cuda_last_error().decode())
+
     def _args(self, problem, out, lse_log2):
         case, route = problem.case, problem.route
-        args = AttendArgs(struct_size=_c.sizeof(AttendArgs), scale=problem.scale, dtype=BF16, causal=int(case.causal),
-                          q_len=case.tokens, kv_len=case.tokens, q_heads=case.q_heads, kv_heads=case.kv_heads,
-                          head_dim=case.head_dim, q_block=case.q_block, k_block=case.k_block)
+        args = AttendArgs(struct_size=_c.sizeof(AttendArgs), flags=CAUSAL if case.causal else 0, scale=problem.scale,
+                          q_block=case.q_block, k_block=case.k_block, lse_log2=lse_log2.data_ptr())
         for name, tensor in (("q", problem.q), ("k", problem.k), ("v", problem.v), ("out", out)):
-            setattr(args, name, tensor.data_ptr())
-            setattr(args, f"{name}_token_stride", tensor.stride(0))
-            setattr(args, f"{name}_head_stride", tensor.stride(1))
-        args.lse_log2 = lse_log2.data_ptr()
+            setattr(args, name, _c.pointer(Tensor.of(tensor)))
         if route is not None:
             args.row_offsets, args.picked = route.row_offsets.data_ptr(), route.picked.data_ptr()
         return args

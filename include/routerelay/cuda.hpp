@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over routes on an NVIDIA GPU: device memory in, device memory out, on the caller's stream. No call
+// synchronises the device, allocates device memory or reads device memory on the host, so that all of them may be
+// captured in a CUDA graph.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "routerelay/status.hpp"
+#include "routerelay/tensor.hpp"
+
+struct CUstream_st;  // what cudaStream_t points to
+
+namespace routerelay::cuda {
+
+// Row i = q_head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
+// visible to the row. Device memory. Null: every row attends to every block that it sees.
+struct DeviceRoutes {
+  const int64_t* row_offsets = nullptr;  // [q_heads * n_rows + 1] i64
+  const int32_t* picked = nullptr;       // [total] i32
+};
+
+struct AttendArgs {
+  Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
+  Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
+  MutableTensor out;          // as q
+  float* lse_log2 = nullptr;  // [q_heads, q_tokens] f32, log2 of the softmax denominator; null: not wanted
+
+  // Rows are cut anew in each sequence, in this order. Null: `sequence` alone.
+  const Sequence* sequences = nullptr;  // [n_sequences], device memory
+  int64_t n_sequences = 1;
+  Sequence sequence;  // all zero: every query of q at the end of every key of k
+  int64_t n_rows =
+      0;  // of a head, over all sequences; may be more than there are. Read when sequences are given
+
+  DeviceRoutes routes;
+  int q_block = 128;   // queries a row
+  int k_block = 128;   // keys a block
+  bool causal = true;  // query i sees keys 0 .. q_offset + i; otherwise every key of its sequence
+  float scale = 0;     // of q.k; 0: 1 / sqrt(head_dim)
+};
+
+// What `workspace` must hold, a multiple of 256.
+Result<int64_t> attend_workspace_bytes(const AttendArgs& args);
+
+// q, k, v, routes -> out, lse_log2, enqueued on `stream` of the current device. A row without a block gives 0 and
+// -inf. Same input, same bits. `workspace`: device memory, 256-byte aligned, of one call at a time.
+Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes, CUstream_st* stream);
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attend kernel is compiled for.
+#pragma once
+
+#include "routerelay/tensor.hpp"
+
+namespace routerelay::cuda {
+
+// Named as configs.def names them.
+enum class Arch { sm80, sm90 };
+namespace dtypes {
+inline constexpr DType bf16 = DType::kBF16, f16 = DType::kF16;
+}
+
+// One compile-time choice; configs.def lists the legal ones.
+struct AttendConfig {
+  Arch arch = Arch::sm90;
+  DType dtype = DType::kBF16;
+  int head_dim = 128;
+  int q_block = 128;  // queries a row
+  int k_block = 128;  // keys a block
+
+  bool operator==(const AttendConfig&) const = default;
+};
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attend's one entry on CUDA: plan, put the rows in order, launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/attend/instances.h"
+#include "cuda/attend/order.h"
+#include "cuda/attend/plan.h"
+#include "cuda/isa/device.h"
+
+namespace routerelay::cuda {
+namespace {
+
+constexpr AttendLaunch kLaunches[] = {
+#define RR_ATTEND_CONFIG(arch, dtype, head_dim, q_block, k_block) \
+  RR_ATTEND_INSTANCE(arch, dtype, head_dim, q_block, k_block),
+#include "cuda/attend/configs.def"
+#undef RR_ATTEND_CONFIG
+};
+
+AttendLaunch launch_of(const AttendConfig& config) {
+  const auto configs = attend_configs();
+  size_t i = 0;
+  while (configs[i] != config) ++i;
+  return kLaunches[i];
+}
+
+OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte* workspace) {
+  OrderParams p;
+  p.sequences = a.sequences;
+  p.only = plan.sequence;
+  p.n_sequences = static_cast<int32_t>(a.sequences == nullptr ? 1 : a.n_sequences);
+  p.n_rows = static_cast<int32_t>(plan.n_rows);
+  p.q_heads = static_cast<int32_t>(a.q.heads);
+  p.kv_heads = static_cast<int32_t>(a.k.heads);
+  p.q_block = a.q_block;
+  p.k_block = a.k_block;
+  p.causal = a.causal;
+  p.row_offsets = a.routes.row_offsets;
+  p.work = reinterpret_cast<Work*>(workspace);
+  p.next = reinterpret_cast<int32_t*>(workspace + plan.work_bytes);
+  return p;
+}
+
+Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order, AttendParams& p) {
+  constexpr int kQueries = 64, kMaxKeys = 128;  // of a box
+  const int keys = std::min(a.k_block, kMaxKeys);
+  RR_TRY(make_tensor_map(a.q, kQueries, p.q));
+  RR_TRY(make_tensor_map(a.out, kQueries, p.out));
+  RR_TRY(make_tensor_map(a.k, keys, p.k));
+  RR_TRY(make_tensor_map(a.v, keys, p.v));
+  p.work = order.work;
+  p.next = order.next;
+  p.picked = a.routes.picked;
+  p.n_work = static_cast<int32_t>(plan.n_work);
+  p.heads_per_kv_head = order.q_heads / order.kv_heads;
+  p.causal = a.causal;
+  p.scale_log2 = plan.scale_log2;
+  p.out_data = a.out.data;
+  p.out_token_stride = a.out.token_stride;
+  p.out_head_stride = a.out.head_stride;
+  p.lse_log2 = a.lse_log2;
+  p.lse_tokens = a.q.tokens;
+  return {};
+}
+
+}  // namespace
+
+Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes, CUstream_st* stream) {
+  const Result<AttendPlan> planned = plan_attend(args);
+  RR_TRY(planned.status());
+  const AttendPlan& plan = planned.value();
+  if (workspace == nullptr || workspace_bytes < plan.workspace_bytes)
+    return {Code::kInvalidArgument,
+            fmt::format("attend: workspace_bytes is {}; this call needs {}",
+                        workspace == nullptr ? 0 : workspace_bytes, plan.workspace_bytes)};
+  const Result<Device> device = current_device();
+  RR_TRY(device.status());
+  if (device.value().compute_capability != 90)
+    return {Code::kUnsupported, fmt::format("attend: the current device is sm_{}; this build has sm_90",
+                                            device.value().compute_capability)};
+  const OrderParams order = order_params(args, plan, workspace);
+  AttendParams params;
+  RR_TRY(attend_params(args, plan, order, params));
+  launch_order(order, stream);
+  RR_CUDA(cudaGetLastError());
+  RR_CUDA(launch_of(plan.config)(params, device.value().multiprocessors, stream));
+  return {};
+}
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// sequences, row_offsets -> work: every row of every head, as attend is to begin them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attend/work.h"
+#include "routerelay/tensor.hpp"
+
+struct CUstream_st;
+
+namespace routerelay::cuda {
+
+struct OrderParams {
+  const Sequence* sequences = nullptr;  // [n_sequences], device memory; null: `only`
+  Sequence only;
+  int32_t n_sequences = 1;  // at most kMaxSequences
+  int32_t n_rows = 0;       // of a head, over all sequences
+  int32_t q_heads = 0, kv_heads = 0;
+  int32_t q_block = 0, k_block = 0;
+  bool causal = true;
+  const int64_t* row_offsets = nullptr;  // [q_heads * n_rows + 1] i64; null: every visible block
+  Work* work = nullptr;                  // [q_heads * n_rows]
+  int32_t* next = nullptr;               // becomes 0
+};
+
+inline constexpr int kMaxSequences = 4096;  // their row counts lie in shared memory
+
+// Enqueues it; the last error is the caller's to read.
+void launch_order(const OrderParams& params, CUstream_st* stream);
+
+}  // namespace routerelay::cuda

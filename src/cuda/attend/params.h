@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attend kernel is launched with, passed by value.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/attend/work.h"
+
+namespace routerelay::cuda {
+
+struct AttendParams {
+  CUtensorMap q, k, v, out;         // [tokens, heads, head_dim] of 16-bit elements
+  const Work* work = nullptr;       // [n_work], in the order in which they should begin
+  const int32_t* picked = nullptr;  // key blocks, ascending within a row; null: every block that a row sees
+  int32_t* next = nullptr;          // index of the next work item that nobody took
+  int32_t n_work = 0;
+  int32_t heads_per_kv_head = 1;
+  bool causal = true;
+  float scale_log2 = 1;                               // of q.k, in bits
+  void* out_data = nullptr;                           // for rows that are not a whole box
+  int64_t out_token_stride = 0, out_head_stride = 0;  // elements
+  float* lse_log2 = nullptr;                          // [q_heads, lse_tokens] f32 or null
+  int64_t lse_tokens = 0;
+};
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be decided about a call of attend without a device: whether it is legal, which kernel takes it, and where
+// its workspace goes. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cuda/attend/config.h"
+#include "routerelay/cuda.hpp"
+
+namespace routerelay::cuda {
+
+// Every line of configs.def.
+std::span<const AttendConfig> attend_configs();
+
+struct AttendPlan {
+  AttendConfig config;
+  Sequence sequence;   // when there is only one
+  int64_t n_rows = 0;  // of a head
+  int64_t n_work = 0;  // rows of all heads
+  float scale_log2 = 0;
+  int64_t work_bytes = 0;  // of the workspace: work items, then the counter of the next one
+  int64_t workspace_bytes = 0;
+};
+
+// Shapes, dtypes, strides, pointers and sizes of a call, as far as the host can see them.
+Result<AttendPlan> plan_attend(const AttendArgs& args);
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// A consumer warpgroup: 64 queries of every row that the loader brings. Products and softmax form one pipeline over all
+// steps of all rows: while a step's probabilities multiply values, the next step's scores are made, be it of the same
+// row or of the next, so that no row begins or ends with idle tensor cores.
+#pragma once
+
+#include "cuda/attend/params.h"
+#include "cuda/attend/sm90_shared.cuh"
+#include "cuda/attend/softmax.cuh"
+#include "cuda/isa/stmatrix.cuh"
+#include "cuda/isa/wgmma.cuh"
+
+namespace routerelay::cuda {
+
+template <AttendConfig cfg>
+class Consumer {
+  using S = Shared<cfg>;
+  using Element = typename S::Element;
+  static constexpr int D = cfg.head_dim, N = kTileKeys;
+  static constexpr uint32_t kTurn = 1,
+                            kWholeConsumer = kTurn + kConsumers;  // named barriers, one for each consumer
+  using ScoreOp = typename Wgmma<Element, N>::template Shared<Major::K>;
+  using OutputOp = typename Wgmma<Element, D>::template Registers<Major::MN>;
+
+ public:
+  __device__ Consumer(const AttendParams& params, S& shared, int index)
+      : params_(params),
+        shared_(shared),
+        index_(index),
+        warp_(threadIdx.x / 32 % 4),
+        lane_(threadIdx.x % 32) {}
+
+  __device__ void run() {
+    uint32_t even[N / 4], odd[N / 4];  // probabilities: of one step in use, of the next in the making
+    if (index_ == 1) pass_turn();      // consumer 0 begins
+    next_row();
+    if (steps_ == 0) return;
+    take_turn();
+    begin_scores(tile_, key_slot_);
+    pass_turn();
+    wait_for_products<0>();
+    weigh(even);
+    step_on();
+    if (ends_)
+      next_row();
+    else
+      key_slot_ = next_slot();
+    while (turn(even, odd) && turn(odd, even)) continue;
+  }
+
+ private:
+  // Scores of the next step and, from the probabilities at hand, their part of the output; then the next probabilities.
+  // False after the very last output.
+  __device__ __forceinline__ bool turn(uint32_t (&probability)[N / 4], uint32_t (&next)[N / 4]) {
+    const int out_tile = out_tile_;
+    if (steps_ == 0) [[unlikely]] {
+      named_wait(kWholeConsumer + index_, kWarpgroup);
+      if (shared_.misfit[index_] != 0) weigh_again(probability);
+      begin_output(probability);
+      wait_for_products<0>();
+      settled(output_);
+      write_output(rows_, out_tile);
+      return false;
+    }
+    take_turn();  // also: what the other warps of this consumer say of the step at hand is known
+    if (shared_.misfit[index_] != 0) [[unlikely]]
+      weigh_again(probability);
+    free_slot(out_key_slot_);
+    begin_scores(tile_, key_slot_);
+    const int value_slot = begin_output(probability);
+    pass_turn();
+    wait_for_products<1>();
+    const bool ends = ends_;
+    const Softmax<Element> ended = rows_;
+    if (ends) rows_ = {};
+    weigh(next);
+    step_on();
+    // The tile after the next comes into the buffer of the output at hand: after a row of one step it must wait.
+    const bool late = ends && ends_;
+    if (!ends_) [[likely]] {
+      key_slot_ = next_slot();
+    } else if (!late) {
+      next_row();
+    }
+    wait_for_products<0>();
+    settled(output_);
+    free_slot(value_slot);
+    if (ends) [[unlikely]] {
+      write_output(ended, out_tile);
+      if (late) next_row();
+    }
+    return true;
+  }
+
+  // Consumers issue their products in turn, so that one computes exponentials while the other multiplies.
+  __device__ void take_turn() { named_wait(kTurn + index_, kConsumers * kWarpgroup); }
+  __device__ void pass_turn() { named_arrive(kTurn + (index_ ^ 1), kConsumers * kWarpgroup); }
+
+  // Goes to the first step of the next row; steps_ is 0 if there is none.
+  __device__ void next_row() {
+    shared_.query_full[buffer_.slot].wait(buffer_.parity);
+    tile_ = buffer_.slot;
+    steps_ = shared_.tile[tile_].steps;
+    special_ = max(1, shared_.tile[tile_].masked);
+    step_ = 0;
+    buffer_.advance();
+    if (steps_ > 0) key_slot_ = next_slot();
+  }
+
+  __device__ int next_slot() {
+    const int slot = slot_.slot;
+    shared_.slot_full[slot].wait(slot_.parity);
+    slot_.advance();
+    return slot;
+  }
+  __device__ void free_slot(int slot) {
+    if (lane_ == 0) shared_.slot_free[slot].arrive();
+  }
+
+  // scores = queries x keys, 16 dims at a time.
+  __device__ void begin_scores(int tile, int key_slot) {
+    const Matrix queries = Matrix::at(shared_.query[tile][index_]), keys = Matrix::at(shared_.slot[key_slot]);
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+      const int box = d / kBoxDims, within = d % kBoxDims * 2;
+      multiply<ScoreOp>(queries.moved(box * kConsumerRows * 128 + within),
+                        keys.moved(box * kTileKeys * 128 + within), score_,
+                        d == 0 ? ScaleOut::Zero : ScaleOut::One);
+    }
+    end_products();
+  }
+
+  // output += probabilities x values of the next slot, 16 keys at a time.
+  __device__ int begin_output(const uint32_t (&probability)[N / 4]) {
+    const int slot = next_slot();
+    const Matrix values = Matrix::at(shared_.slot[slot], kTileKeys * 128);
+    begin_products();
+#pragma unroll
+    for (int n = 0; n < N; n += 16) {
+      multiply<OutputOp>(&probability[n / 4], values.moved(n * 128), output_,
+                         first_ && n == 0 ? ScaleOut::Zero : ScaleOut::One);
+    }
+    end_products();
+    return slot;
+  }
+
+  // Scores of step_, which have arrived -> its probabilities.
+  __device__ __forceinline__ void weigh(uint32_t (&probability)[N / 4]) {
+    settled(score_);
+    if (step_ < special_) [[unlikely]] {
+      hide_unseen(shared_.tile[tile_], step_);
+      float factor[2];
+      if (step_ == 0)
+        rows_.raise(score_, params_.scale_log2, factor);  // there is no output yet to be multiplied
+    }
+    if (!rows_.weigh(score_, params_.scale_log2, probability)) shared_.misfit[index_] = 1;
+    settled(probability);  // not after the wait for the values' products, which exponentials hide
+  }
+
+  // The step at hand once more, its tops raised: scores passed them by more than the headroom. Rare, since a row begins
+  // with the maximum of its first step; what it costs is one product. All warps of the consumer come here together.
+  __device__ __forceinline__ void weigh_again(uint32_t (&probability)[N / 4]) {
+    begin_scores(out_tile_, out_key_slot_);
+    wait_for_products<0>();
+    settled(score_);
+    const Tile& tile = shared_.tile[out_tile_];
+    if (out_step_ < tile.masked) hide_unseen(tile, out_step_);
+    float factor[2];
+    rows_.forget_step();
+    rows_.raise(score_, params_.scale_log2, factor);
+    // Beyond 2^24 bits f32 scores are coarser than the headroom, and NaN never fits: they stay as they are.
+    rows_.weigh(score_, params_.scale_log2, probability);
+    rescale(factor);
+    named_wait(kWholeConsumer + index_, kWarpgroup);  // everyone has seen why
+    shared_.misfit[index_] = 0;
+    named_wait(kWholeConsumer + index_, kWarpgroup);  // and nobody says it of the next step before
+  }
+
+  // The probabilities just made become those at hand.
+  __device__ __forceinline__ void step_on() {
+    first_ = step_ == 0;
+    out_step_ = step_;
+    ends_ = ++step_ == steps_;
+    out_tile_ = tile_;
+    out_key_slot_ = key_slot_;
+  }
+
+  __device__ void hide_unseen(const Tile& tile, int step) {
+    const int first_row = index_ * kConsumerRows + warp_ * 16 + lane_ / 4;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const int seen = params_.causal ? min(tile.position + first_row + 8 * row + 1, tile.keys) : tile.keys;
+#pragma unroll
+      for (int i = 0; i < N / 2; i += 4) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int column = i * 2 + j, piece = column / cfg.k_block;
+          const int key = tile.first_key[step][piece] + column % cfg.k_block + lane_ % 4 * 2;
+          if (key >= seen) score_[i + 2 * row + j] = -INFINITY;
+        }
+      }
+    }
+  }
+
+  __device__ void rescale(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) output_[i] *= factor[i / 2 % 2];
+  }
+
+  // Over the row's queries, which no product reads any more; the storer brings it to device memory.
+  __device__ void write_output(const Softmax<Element>& rows, int tile_idx) {
+    const Tile& tile = shared_.tile[tile_idx];
+    float inverse[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float lse_log2;
+      inverse[row] = rows.finish(row, lse_log2);
+      const int query = index_ * kConsumerRows + warp_ * 16 + lane_ / 4 + 8 * row;
+      if (params_.lse_log2 != nullptr && lane_ % 4 == 0 && query < tile.q_count)
+        params_.lse_log2[tile.q_head * params_.lse_tokens + tile.q_begin + query] = lse_log2;
+    }
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+      uint32_t part[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        part[i] = packed<Element>(output_[d / 2 + 2 * i] * inverse[i % 2],
+                                  output_[d / 2 + 2 * i + 1] * inverse[i % 2]);
+      char* box = reinterpret_cast<char*>(shared_.query[tile_idx][index_][d / kBoxDims]);
+      const int row = warp_ * 16 + lane_ % 16, chunk = d % kBoxDims / 8 + lane_ / 16;
+      store_matrices(box + swizzled(row, chunk), part);
+    }
+    fence_for_async_reads();
+    __syncwarp();
+    if (lane_ == 0) shared_.out_full[tile_idx].arrive();
+  }
+
+  const AttendParams& params_;
+  S& shared_;
+  const int index_, warp_, lane_;
+  Ring<2> buffer_;        // the query tile after tile_
+  Ring<S::kSlots> slot_;  // the slot that is read next
+  int tile_ = 0;          // whose scores are made next
+  int steps_ = 0, step_ = 0;
+  int special_ = 0;  // its first steps: the first of all, and those with hidden keys
+  int key_slot_ = 0;
+  int out_tile_ = 0, out_step_ = 0, out_key_slot_ = 0;  // of the probabilities at hand
+  bool first_ = true, ends_ = false;                    // they are their row's first, last
+  Softmax<Element> rows_;
+  float score_[N / 2];
+  float output_[D / 2];
+};
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storer warp: brings finished outputs from the query tiles to device memory and gives the tiles back.
+#pragma once
+
+#include "cuda/attend/params.h"
+#include "cuda/attend/sm90_shared.cuh"
+
+namespace routerelay::cuda {
+
+template <AttendConfig cfg>
+__device__ void store_rows(const AttendParams& params, Shared<cfg>& shared) {
+  using S = Shared<cfg>;
+  const int lane = threadIdx.x % 32;
+  for (Ring<2> buffer;; buffer.advance()) {
+    shared.query_full[buffer.slot].wait(buffer.parity);
+    const Tile tile = shared.tile[buffer.slot];
+    if (tile.steps == 0) return;
+    shared.out_full[buffer.slot].wait(buffer.parity);
+    auto& out = shared.query[buffer.slot];
+    if (tile.q_count == kConsumers * kConsumerRows) {
+      if (lane < kConsumers * S::kBoxes) {
+        const int consumer = lane / S::kBoxes, box = lane % S::kBoxes;
+        store_box(params.out, out[consumer][box],
+                  {box * kBoxDims, tile.q_begin + consumer * kConsumerRows, tile.q_head});
+        wait_until_stores_have_read();
+      }
+    } else {
+      // A box would overwrite the queries of the next sequence.
+      constexpr int kChunks = cfg.head_dim / 8;
+      for (int i = lane; i < tile.q_count * kChunks; i += 32) {
+        const int query = i / kChunks, chunk = i % kChunks, row = query % kConsumerRows;
+        const auto* box = reinterpret_cast<const char*>(out[query / kConsumerRows][chunk / 8]);
+        auto* to = static_cast<typename S::Element*>(params.out_data) + tile.q_head * params.out_head_stride +
+                   (tile.q_begin + query) * params.out_token_stride + chunk * 8;
+        *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(box + swizzled(row, chunk % 8));
+      }
+    }
+    __syncwarp();
+    if (lane == 0) shared.query_free[buffer.slot].arrive();
+  }
+}
+
+}  // namespace routerelay::cuda

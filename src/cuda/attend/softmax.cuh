@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The running softmax of two query rows per thread, in base 2: scores -> probabilities, with the maxima and sums that
+// scale the output. A quad of threads holds a row; thread t of it has columns 8 j + 2 t and 8 j + 2 t + 1.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace routerelay::cuda {
+
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ inline float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Largest value of a quad.
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Two f32 -> two 16-bit values in one register, the first in the low half.
+template <class Element>
+__device__ uint32_t packed(float low, float high) {
+  if constexpr (std::is_same_v<Element, __half>) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return reinterpret_cast<const uint32_t&>(pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return reinterpret_cast<const uint32_t&>(pair);
+  }
+}
+
+// Registers 4 p + 2 r and 4 p + 2 r + 1 of an accumulator are pair p of row r, the thread's two rows being 8 apart.
+//
+// A step's exponentials are taken relative to an earlier maximum of the row, plus headroom. Whether a score went beyond
+// it is read off the probabilities: only then are they taken again. So no exponential waits for a maximum and its way
+// through the quad, and no maximum is taken at all, except in a row's first step.
+template <class Element>
+struct Softmax {
+  // Bits between a row's maximum and the point that exponentials are relative to. bf16 has f32's exponents, and f32 sums
+  // and outputs do not mind. In f16 every bit is taken from the smallest probabilities, which end at 2^-24.
+  static constexpr float kHeadroom = std::is_same_v<Element, __half> ? 3 : 7;
+  // Set in the exponents of both 16-bit types from 2 on: a score that passed its row's top by more than a bit.
+  static constexpr uint32_t kMisfit = 0x40004000;
+  // Below every score, in bits. Finite, so that a row that has seen nothing needs no care: its exponentials are of
+  // -inf + 1e30.
+  static constexpr float kLowest = -1e30F;
+  // Exponentials set the pace: one takes its unit for 8 clocks, and all else that a step needs fits into the gaps
+  // between them. ptxas left alone would put it before and after. It is kept among them by dependences that change no
+  // value: scores of a chunk wait for the sums of the second chunk before.
+  static constexpr int kChunk = 4;  // pairs
+  static constexpr int kAhead = 2;  // chunks
+
+  float top[2] = {kLowest, kLowest};  // in bits; what the row's exponentials are relative to
+  float sum[2] = {0, 0};              // of this thread's columns, the newest step not among them
+  float step_sum[2] = {0, 0};         // of the newest step
+
+  // Scores [q.k, unscaled] of a step -> probabilities, packed as the left operand of the next product. Spoils the scores.
+  // False where one is misfit: then the step's scores are to be made again, raised and weighed again.
+  template <int N>
+  __device__ __forceinline__ bool weigh(float (&scores)[N], float scale_log2,
+                                        uint32_t (&probability)[N / 2]) {
+    constexpr int kPairs = N / 4, kChunks = kPairs / kChunk;  // of a row
+    sum[0] += step_sum[0];
+    sum[1] += step_sum[1];
+    float sums[2 * kChunks];  // up to and with each chunk
+    uint32_t bits = 0;
+#pragma unroll
+    for (int c = 0; c < 2 * kChunks; ++c) {
+      const int row = c / kChunks;
+      const float ready = c < kAhead ? -top[row] : after(-top[row], sums[c - kAhead]);
+      float even = 0, odd = 0;
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) {
+        const int p = c % kChunks * kChunk + i;
+        const float x = exp2_approx(fmaf(scores[4 * p + 2 * row], scale_log2, ready));
+        const float y = exp2_approx(fmaf(scores[4 * p + 2 * row + 1], scale_log2, ready));
+        even = i == 0 ? x : even + x;
+        odd = i == 0 ? y : odd + y;
+        bits |= probability[2 * p + row] = packed<Element>(x, y);
+      }
+      sums[c] = c % kChunks == 0 ? even + odd : sums[c - 1] + (even + odd);
+    }
+    step_sum[0] = sums[kChunks - 1];
+    step_sum[1] = sums[2 * kChunks - 1];
+    return (bits & kMisfit) == 0;
+  }
+
+  // Moves the tops of rows that a step's scores pass. The output so far is to be multiplied by `factor`, per row; the
+  // sums already are.
+  template <int N>
+  __device__ void raise(const float (&scores)[N], float scale_log2, float (&factor)[2]) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float even = -INFINITY, odd = -INFINITY;
+#pragma unroll
+      for (int i = 2 * row; i < N; i += 4) {
+        even = fmaxf(even, scores[i]);
+        odd = fmaxf(odd, scores[i + 1]);
+      }
+      const float most = fmaf(quad_max(fmaxf(even, odd)), scale_log2, kHeadroom);
+      factor[row] = 1;
+      if (most <= top[row]) continue;
+      factor[row] = exp2_approx(top[row] - most);
+      sum[row] *= factor[row];
+      top[row] = most;
+    }
+  }
+
+  // The newest step does not count: it will be weighed again.
+  __device__ void forget_step() {
+    step_sum[0] = step_sum[1] = 0;
+  }
+
+  // Ends the row: what its output is to be multiplied by, and its lse_log2. A row without a key: 0 and -inf.
+  __device__ float finish(int row, float& lse_log2) const {
+    const float total = quad_sum(sum[row] + step_sum[row]);
+    lse_log2 = total > 0 ? top[row] + log2f(total) : -INFINITY;
+    return total > 0 ? reciprocal_approx(total) : 0;
+  }
+
+ private:
+  // `value`, not before `other` is known. Probabilities, and so sums, are finite where they count.
+  static __device__ float after(float value, float other) {
+    return fmaf(other, 0.0F, value);
+  }
+};
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/isa/device.h"
+
+#include <fmt/format.h>
+
+namespace routerelay::cuda {
+namespace {
+
+// From the driver by name, so that a program without a GPU can load the library.
+Result<decltype(&cuTensorMapEncodeTiled)> map_encoder() {
+  constexpr unsigned kSince = 12000;  // CUDA 12.0
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  RR_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kSince, cudaEnableDefault,
+                                           &found));
+  if (found != cudaDriverEntryPointSuccess)
+    return Status(Code::kUnsupported, "attend: the driver has no cuTensorMapEncodeTiled; it needs CUDA 12.0");
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+}
+
+}  // namespace
+
+Status device_status(cudaError_t error, const char* expression) {
+  if (error == cudaSuccess) return {};
+  return {Code::kDeviceError, fmt::format("cuda: {} failed: {}", expression, cudaGetErrorString(error))};
+}
+
+Result<Device> current_device() {
+  int id = 0, major = 0, minor = 0;
+  Device device;
+  RR_CUDA(cudaGetDevice(&id));
+  RR_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, id));
+  RR_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, id));
+  RR_CUDA(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id));
+  device.compute_capability = major * 10 + minor;
+  return device;
+}
+
+Status make_tensor_map(const Tensor& tensor, int box_tokens, CUtensorMap& map) {
+  static const auto encoder = map_encoder();
+  if (!encoder.ok()) return encoder.status();
+  constexpr int kElementBytes = 2, kBoxDims = 64;
+  const auto stride = [](int64_t elements) { return static_cast<cuuint64_t>(elements) * kElementBytes; };
+  const cuuint64_t size[3] = {static_cast<cuuint64_t>(tensor.head_dim),
+                              static_cast<cuuint64_t>(tensor.tokens), static_cast<cuuint64_t>(tensor.heads)};
+  const cuuint64_t strides[2] = {stride(tensor.token_stride), stride(tensor.head_stride)};
+  const cuuint32_t box[3] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1}, step[3] = {1, 1, 1};
+  const CUresult result = encoder.value()(
+      &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      3, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    return {Code::kDeviceError,
+            fmt::format("cuda: cuTensorMapEncodeTiled failed with {}", static_cast<int>(result))};
+  return {};
+}
+
+}  // namespace routerelay::cuda
