@@ -52,8 +52,8 @@ __device__ uint32_t packed(float low, float high) {
 // through the quad, and no maximum is taken at all, except in a row's first step.
 template <class Element>
 struct Softmax {
-  // Bits between a row's maximum and the point that exponentials are relative to. bf16 has f32's exponents, and f32 sums
-  // and outputs do not mind. In f16 every bit is taken from the smallest probabilities, which end at 2^-24.
+  // Bits between a row's maximum and the point that exponentials are relative to. bf16 has f32's exponents, and
+  // f32 sums and outputs do not mind. In f16 every bit is taken from the smallest probabilities, which end at 2^-24.
   static constexpr float kHeadroom = std::is_same_v<Element, __half> ? 3 : 7;
   // Set in the exponents of both 16-bit types from 2 on: a score that passed its row's top by more than a bit.
   static constexpr uint32_t kMisfit = 0x40004000;
@@ -70,7 +70,7 @@ struct Softmax {
   float sum[2] = {0, 0};              // of this thread's columns, the newest step not among them
   float step_sum[2] = {0, 0};         // of the newest step
 
-  // Scores [q.k, unscaled] of a step -> probabilities, packed as the left operand of the next product. Spoils the scores.
+  // Scores [q.k, unscaled] of a step -> probabilities, packed as the left operand of the next product.
   // False where one is misfit: then the step's scores are to be made again, raised and weighed again.
   template <int N>
   __device__ __forceinline__ bool weigh(float (&scores)[N], float scale_log2,
