@@ -10,9 +10,9 @@
 #include "cpu/attend/attend.h"
 #include "cpu/attend_peer.h"
 #include "support/exec.h"
+#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 namespace {

@@ -10,6 +10,7 @@
 #include "core/convert.h"
 #include "cpu/attend/plan.h"
 #include "support/exact.h"
+#include "support/problem.h"
 #include "support/tolerance.h"
 
 namespace routerelay {

@@ -12,9 +12,9 @@
 #include "routerelay/options.hpp"
 #include "support/backends.h"
 #include "support/exec.h"
+#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 namespace {

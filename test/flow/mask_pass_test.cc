@@ -4,6 +4,7 @@
 
 #include "support/backends.h"
 #include "support/exact.h"
+#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
 

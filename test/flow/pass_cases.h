@@ -7,9 +7,9 @@
 #include <array>
 
 #include "support/backends.h"
+#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 

@@ -9,7 +9,6 @@
 #include "routerelay/engine.hpp"
 #include "support/problem.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 namespace {

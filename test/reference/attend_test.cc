@@ -6,9 +6,9 @@
 
 #include "reference/reference.h"
 #include "support/exec.h"
+#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 namespace {

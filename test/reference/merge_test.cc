@@ -9,9 +9,9 @@
 
 #include "reference/reference.h"
 #include "support/exec.h"
+#include "support/problem.h"
 #include "support/routes.h"
 #include "support/status.h"
-#include "support/tolerance.h"
 
 namespace routerelay {
 namespace {

@@ -10,6 +10,7 @@
 #include "core/stages.h"
 #include "cpu/cpu.h"
 #include "reference/reference.h"
+#include "support/problem.h"
 #include "support/tolerance.h"
 
 namespace routerelay::support {
