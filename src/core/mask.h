@@ -29,10 +29,6 @@ struct MaskedRows {
 
 // Query `token` of q, which the row holds, in the row's mask: [k_len] f16.
 const uint16_t* mask_of(const Row& row, const Rows& rows, std::span<const Mask> masks, int64_t token);
-// Whether the mask's value shows the key: +0 or -0.
-constexpr bool shows(uint16_t f16) {
-  return (f16 & 0x7fff) == 0;
-}
 
 // The rows' sequences have one mask each. kUnsupported names the first value that is neither 0 nor -inf.
 Status read_masks(std::span<const Mask> masks, const Rows& rows, Exec& exec, MaskedRows& out);

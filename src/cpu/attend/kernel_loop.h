@@ -42,10 +42,6 @@ inline int visible_in(const RowJob& job, int64_t first, int i) {
   return seen < 0 ? 0 : seen > kPanel ? kPanel : static_cast<int>(seen);
 }
 
-inline bool is_shown(uint16_t f16) {
-  return (f16 & 0x7fff) == 0;
-}
-
 // Whether no row of [begin, end) sees a key of the panel at `first`; a guess, false where several heads meet.
 inline bool hidden(const RowJob& job, int64_t first, int begin, int end) {
   const int last = begin % job.q_count + end - 1 - begin;
@@ -57,7 +53,7 @@ inline void mask(const RowJob& job, int64_t first, int begin, int end, float* s)
     const int i = r % job.q_count, visible = visible_in(job, first, i);
     if (job.mask != nullptr) {
       const uint16_t* values = job.mask + i * job.mask_stride + first;
-      for (int j = 0; j < visible; ++j) s[j] = is_shown(values[j]) ? s[j] : -__builtin_inff();
+      for (int j = 0; j < visible; ++j) s[j] = shows(values[j]) ? s[j] : -__builtin_inff();
     }
     for (int j = visible; j < kPanel; ++j) s[j] = -__builtin_inff();
   }
@@ -74,7 +70,7 @@ template <TileOps Tile, int D>
     const uint16_t* mask = job.mask == nullptr ? nullptr : job.mask + i * job.mask_stride + first;
     std::memcpy(t.values, values, sizeof(t.values));
     for (int j = 0; j < kPanel; ++j)
-      if (j >= visible || (mask != nullptr && !is_shown(mask[j]))) Tile::clear_value(t.values, D, j);
+      if (j >= visible || (mask != nullptr && !shows(mask[j]))) Tile::clear_value(t.values, D, j);
     float* acc = t.acc + (row0 + r) * D;
     std::memcpy(t.one_p, t.p + r * kPanel, kPanel * sizeof(Elem));
     std::memcpy(t.one_acc, acc, D * sizeof(float));
