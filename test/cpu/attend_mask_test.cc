@@ -5,12 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cpu_features.h"
 #include "core/rng.h"
 #include "cpu/attend/attend.h"
 #include "cpu/attend_peer.h"
 #include "support/exec.h"
-#include "support/matches.h"
 #include "support/routes.h"
 #include "support/status.h"
 
@@ -25,31 +23,9 @@ using support::with_dtype;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class AttendMaskTest : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam()))
-      GTEST_SKIP() << "isa " << name_of(GetParam()) << " is absent on this machine";
-  }
-  Status attend(Problem& p, const Routes& routes, int threads = 2) {
-    TestExec exec(threads, GetParam());
-    RR_TRY(read_masks(p.masks, p.rows, exec.exec, masked_));
-    AttendArgs args = p.attend_args(routes);
-    args.masks = &masked_;
-    return cpu::attend(args, exec.exec);
-  }
-  void expect_exact(Problem& p, const Routes& routes) {
-    RR_ASSERT_OK(attend(p, routes));
-    const auto exact = support::exact_attention(p, routes);
-    expect_matches(p, exact, peer_tolerance(p, routes, exact, GetParam()));
-  }
-  MaskedRows masked_;
-};
+class AttendMaskTest : public support::AttendOnIsa {};
 
-INSTANTIATE_TEST_SUITE_P(Isas, AttendMaskTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
-                                         Isa::kAmxBf16),
-                         [](const auto& param) { return std::string(name_of(param.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttendMaskTest, support::kEveryIsa, support::CaseName());
 
 // A host's chunk: every key of the cache is in sight, the mask alone says what is seen.
 ProblemArgs chunk(int64_t queries, int64_t keys, int64_t q_heads, int64_t kv_heads, DType dtype) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The peer of a CPU attend kernel: the same sum in plain loops, inputs and weights rounded as the kernel rounds them.
-// What it errs by against float64, doubled, is what the kernel may err by.
+// What it errs by against float64, doubled, is what the kernel may err by. And the tests that hold a kernel to it.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,15 @@
 #include <numbers>
 
 #include "core/convert.h"
+#include "core/mask.h"
+#include "cpu/attend/attend.h"
 #include "cpu/attend/plan.h"
+#include "cpu/isa_test.h"
 #include "support/exact.h"
+#include "support/exec.h"
+#include "support/matches.h"
 #include "support/problem.h"
-#include "support/tolerance.h"
+#include "support/status.h"
 
 namespace routerelay {
 
@@ -90,4 +95,27 @@ inline support::Tolerance peer_tolerance(const support::Problem& p, const Routes
           2 * worst.lse_log2 + (1 + largest_lse) * 0x1p-21 + 2 * exp2_lse};
 }
 
+namespace support {
+
+// Attend on one instruction set, under the problem's masks where it has some.
+class AttendOnIsa : public IsaTest<Isa> {
+ protected:
+  Status attend(Problem& p, const Routes& routes, int threads = 2) {
+    TestExec exec(threads, isa());
+    AttendArgs args = p.attend_args(routes);
+    if (!p.masks.empty()) {
+      RR_TRY(read_masks(p.masks, p.rows, exec.exec, masked_));
+      args.masks = &masked_;
+    }
+    return cpu::attend(args, exec.exec);
+  }
+  void expect_exact(Problem& p, const Routes& routes, int threads = 2) {
+    RR_ASSERT_OK(attend(p, routes, threads));
+    const Exact exact = exact_attention(p, routes);
+    expect_matches(p, exact, peer_tolerance(p, routes, exact, isa()));
+  }
+  MaskedRows masked_;  // of the last call under masks
+};
+
+}  // namespace support
 }  // namespace routerelay

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/cpu_features.h"
 #include "cpu/attend/plan.h"
 #include "cpu/attend_peer.h"
 #include "support/exec.h"
@@ -54,27 +53,9 @@ int rows_per_item(const Problem& p, Isa isa, int threads) {
       .rows_per_item;
 }
 
-class AttendTest : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam()))
-      GTEST_SKIP() << "isa " << name_of(GetParam()) << " is absent on this machine";
-  }
-  Status attend(Problem& p, const Routes& routes, int threads = 2) {
-    TestExec exec(threads, GetParam());
-    return cpu::attend(p.attend_args(routes), exec.exec);
-  }
-  void expect_exact(Problem& p, const Routes& routes, int threads = 2) {
-    RR_ASSERT_OK(attend(p, routes, threads));
-    const auto exact = support::exact_attention(p, routes);
-    expect_matches(p, exact, peer_tolerance(p, routes, exact, GetParam()));
-  }
-};
+class AttendTest : public support::AttendOnIsa {};
 
-INSTANTIATE_TEST_SUITE_P(Isas, AttendTest,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
-                                         Isa::kAmxBf16),
-                         [](const auto& param) { return std::string(name_of(param.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttendTest, support::kEveryIsa, support::CaseName());
 
 TEST_P(AttendTest, EveryLengthAndDtype) {
   for (const DType dtype : kKvDtypes)

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/cpu_features.h"
+#include "cpu/isa_test.h"
 #include "cpu/route/route.h"
 #include "cpu/route_case.h"
 #include "reference/reference.h"
@@ -21,12 +21,8 @@ using support::ProblemArgs;
 using support::RouteCase;
 using support::TestExec;
 
-class RelayTest : public ::testing::TestWithParam<std::tuple<Isa, Relay>> {
+class RelayTest : public support::IsaTest<std::tuple<Isa, Relay>> {
  protected:
-  void SetUp() override {
-    if (!isa_available(isa())) GTEST_SKIP() << "this machine has no " << name_of(isa());
-  }
-  Isa isa() const { return std::get<0>(GetParam()); }
   Options options() const {
     Options o = Options::from_preset("balanced").value();
     o.relay.mode = std::get<1>(GetParam());
@@ -135,15 +131,11 @@ TEST_P(RelayTest, RoutesAfterRelayMatchTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, RelayTest,
-                         ::testing::Combine(::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512,
-                                                              Isa::kAvx512Bf16, Isa::kAmxBf16),
+                         ::testing::Combine(support::kEveryIsa,
                                             ::testing::Values(Relay::kFixed, Relay::kStrict, Relay::kMass,
                                                               Relay::kRepair, Relay::kCertify,
                                                               Relay::kScreen)),
-                         [](const auto& each) {
-                           return std::string(name_of(std::get<0>(each.param))) + "_" +
-                                  name_of(std::get<1>(each.param));
-                         });
+                         support::CaseName());
 
 }  // namespace
 }  // namespace routerelay

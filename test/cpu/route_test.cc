@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/cpu_features.h"
 #include "cpu/isa/tile_scalar.h"
+#include "cpu/isa_test.h"
 #include "cpu/route/kernel_softmax.h"
 #include "cpu/route/scorer.h"
 #include "cpu/route/softmax_scorer.h"
@@ -28,12 +28,8 @@ using support::TestExec;
 constexpr Router kRouters[] = {Router::kCentroid, Router::kSub, Router::kSampled,
                                Router::kAntidiag, Router::kBox, Router::kBall};
 
-class RouteTest : public ::testing::TestWithParam<std::tuple<Isa, Router>> {
+class RouteTest : public support::IsaTest<std::tuple<Isa, Router>> {
  protected:
-  void SetUp() override {
-    if (!isa_available(isa())) GTEST_SKIP() << "this machine has no " << name_of(isa());
-  }
-  Isa isa() const { return std::get<0>(GetParam()); }
   Router router() const { return std::get<1>(GetParam()); }
   Options options(int block = 64) const {
     Options o = Options::from_preset("balanced").value();
@@ -240,17 +236,13 @@ TEST(RouteRowStepTest, ATileThatStoresWholeStepsOverwritesNobodysScores) {
   }
 }
 
-const auto kEveryIsa =
-    ::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmxBf16);
-const auto kCaseName = [](const auto& each) {
-  return std::string(name_of(std::get<0>(each.param))) + "_" + name_of(std::get<1>(each.param));
-};
-INSTANTIATE_TEST_SUITE_P(EveryIsa, RouteTest, ::testing::Combine(kEveryIsa, ::testing::ValuesIn(kRouters)),
-                         kCaseName);
-INSTANTIATE_TEST_SUITE_P(EveryIsa, PairRouteTest,
-                         ::testing::Combine(kEveryIsa, ::testing::Values(Router::kCentroid, Router::kBox,
-                                                                         Router::kBall)),
-                         kCaseName);
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RouteTest,
+                         ::testing::Combine(support::kEveryIsa, ::testing::ValuesIn(kRouters)),
+                         support::CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    EveryIsa, PairRouteTest,
+    ::testing::Combine(support::kEveryIsa, ::testing::Values(Router::kCentroid, Router::kBox, Router::kBall)),
+    support::CaseName());
 
 }  // namespace
 }  // namespace routerelay

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/cpu_features.h"
+#include "cpu/isa_test.h"
 #include "reference/reference.h"
 #include "support/exec.h"
 #include "support/problem.h"
@@ -18,12 +18,7 @@ using support::Problem;
 using support::ProblemArgs;
 using support::TestExec;
 
-class SummarizeTest : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "this machine has no " << name_of(GetParam());
-  }
-};
+class SummarizeTest : public support::IsaTest<Isa> {};
 
 constexpr SummaryNeeds kEverything{true, true, true, true, true, 8};
 
@@ -132,10 +127,7 @@ TEST_P(SummarizeTest, ThreadsChangeNoBit) {
   EXPECT_EQ(one.radius, four.radius);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, SummarizeTest,
-                         ::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
-                                           Isa::kAmxBf16),
-                         [](const auto& each) { return std::string(name_of(each.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, SummarizeTest, support::kEveryIsa, support::CaseName());
 
 }  // namespace
 }  // namespace routerelay
