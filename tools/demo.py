@@ -22,6 +22,7 @@ import tempfile
 import time
 
 import demo_table
+import environment
 
 TOOLS = pathlib.Path(__file__).resolve().parent
 DEFAULT_PLUGIN = TOOLS.parent / "build" / "release" / "lib" / "libggml-routerelay.so"
@@ -68,10 +69,7 @@ def run_variant(variant, args, rival=()):
     command = [sys.executable, str(TOOLS / "demo_run.py"), "--tokens", str(args.tokens), "--threads",
                str(args.threads), "--flash", variant.flash]
     # What the caller's shell has set must not turn stock or a preset into something else.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
-    for kept in ("ROUTERELAY_ISA", "ROUTERELAY_BACKEND"):
-        if kept in os.environ:
-            environment[kept] = os.environ[kept]
+    variables = environment.clean("ROUTERELAY_ISA", "ROUTERELAY_BACKEND")
     if variant.free:
         command.append("--free")
     if rival:
@@ -80,8 +78,8 @@ def run_variant(variant, args, rival=()):
         report = pathlib.Path(folder) / "report.json"
         if variant.plugin:
             command += ["--plugin", str(args.plugin)]
-            environment |= {"ROUTERELAY_PRESET": variant.name, "ROUTERELAY_REPORT": str(report)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            variables |= {"ROUTERELAY_PRESET": variant.name, "ROUTERELAY_REPORT": str(report)}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"demo: the {variant.name} run failed\n{done.stderr.strip()}")
         variant.runs.append(json.loads(done.stdout.splitlines()[-1]))

@@ -12,6 +12,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import demo_llama  # noqa: E402
+import environment  # noqa: E402
 
 DEFAULT_PLUGIN = ROOT / "build" / "release" / "lib" / "libggml-routerelay.so"
 KEPT = ("ROUTERELAY_ISA", "ROUTERELAY_MIN_KV", "ROUTERELAY_MIN_ROWS", "ROUTERELAY_OPTIONS")  # of the caller's variables
@@ -32,12 +33,11 @@ def run_child(script, preset, args, *options, **variables):
     """The JSON lines that the script printed as the child of one preset, and the plug-in's report."""
     command = [sys.executable, script, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
                *options]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
-    environment |= {name: os.environ[name] for name in KEPT if name in os.environ} | variables
+    variables = environment.clean(*KEPT, **variables)
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        environment |= {"ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        variables |= {"ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report)}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"bench {pathlib.Path(script).stem}: {preset} failed\n{done.stderr.strip()}")
         return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())

@@ -13,11 +13,13 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "test" / "tools"), str(ROOT / "tools")]
+import environment  # noqa: E402
+
 TOKENS = 600       # one whole micro-batch of 512 and a shorter one
 SHORT_TOKENS = 200  # 256 cells of the cache: fewer than the plug-in claims when nobody says
 LOGIT_ROWS = 100
 LAYERS = 30        # of the model
-sys.path.insert(0, str(ROOT / "test" / "tools"))
 PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
 
@@ -25,7 +27,6 @@ PLUGIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
 
 def case(flash, out, n, cache):
-    sys.path.insert(0, str(ROOT / "tools"))
     import demo_llama
     import demo_run
     import numpy as np
@@ -68,11 +69,10 @@ class RealHost(unittest.TestCase):
         import numpy as np
         out = cls.path / "logits.npy"
         out.unlink(missing_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")} | variables
         # Spinning OpenMP threads make a run on busy cores ten times slower.
-        environment["OMP_WAIT_POLICY"] = "passive"
         done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, str(out), str(n), cache],
-                              env=environment, capture_output=True, text=True)
+                              env=environment.clean(OMP_WAIT_POLICY="passive", **variables), capture_output=True,
+                              text=True)
         if done.returncode != 0:
             raise AssertionError(f"{flash} {variables}: exit code {done.returncode}\n{done.stderr}")
         return np.load(out), json.loads(done.stdout.splitlines()[-1])["loaded"], done.stderr

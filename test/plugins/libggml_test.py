@@ -4,7 +4,6 @@
 Called with the plug-in, a C compiler and the host's name in tools/host_list.py. Every case is a process of its own.
 """
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "tools"), str(HERE.parent / "tools")]
+import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
@@ -38,9 +38,9 @@ class Libggml(unittest.TestCase):
 
     def run_host(self, argument="env", libraries=None, **variables):
         """What the program said, as a dictionary, and its stderr."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
-        environment |= {"LD_LIBRARY_PATH": str(libraries or self.libraries), "GGML_BACKEND_PATH": PLUGIN} | variables
-        done = subprocess.run([str(self.program), argument], env=environment, capture_output=True, text=True)
+        variables = {"LD_LIBRARY_PATH": str(libraries or self.libraries), "GGML_BACKEND_PATH": PLUGIN} | variables
+        done = subprocess.run([str(self.program), argument], env=environment.clean(**variables), capture_output=True,
+                              text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
         self.assertEqual(said["flash_attn_ext"], str(FLASH_ATTENTION))

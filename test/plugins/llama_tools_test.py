@@ -11,6 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "tools"), str(ROOT / "tools")]
+import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
@@ -28,10 +29,9 @@ class LlamaTools(unittest.TestCase):
 
     def run_tool(self, name, *options, **variables):
         self.report.unlink(missing_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
-        environment |= {"GGML_BACKEND_PATH": str(PLUGIN), "ROUTERELAY_REPORT": str(self.report),
-                        "OMP_WAIT_POLICY": "passive"} | variables
-        done = subprocess.run([str(HOST.folder / "build" / "bin" / name), *options], env=environment,
+        variables = {"GGML_BACKEND_PATH": str(PLUGIN), "ROUTERELAY_REPORT": str(self.report),
+                     "OMP_WAIT_POLICY": "passive"} | variables
+        done = subprocess.run([str(HOST.folder / "build" / "bin" / name), *options], env=environment.clean(**variables),
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
         return done, json.loads(self.report.read_text()) if self.report.exists() else None

@@ -9,7 +9,6 @@ with the options that run it alone.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE.parent / "tools")]
+import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
@@ -46,14 +46,13 @@ class Soak:
     def start(self, isa, preset, seed, seconds, *options):
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
-        environment |= {"LD_LIBRARY_PATH": str(self.libraries), "GGML_BACKEND_PATH": self.args.plugin,
-                        "ROUTERELAY_ISA": isa, "ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report),
-                        "ROUTERELAY_MIN_ROWS": "1", "ROUTERELAY_MIN_KV": "0"}
+        variables = environment.clean(LD_LIBRARY_PATH=str(self.libraries), GGML_BACKEND_PATH=self.args.plugin,
+                                      ROUTERELAY_ISA=isa, ROUTERELAY_PRESET=preset, ROUTERELAY_REPORT=str(report),
+                                      ROUTERELAY_MIN_ROWS="1", ROUTERELAY_MIN_KV="0")
         command = [str(self.program), isa, str(seed), str(seconds), *options]
         if preset != "exact":
             command.append("--sparse")
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
         said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
         return done, said, json.loads(report.read_text()) if report.exists() else None
 

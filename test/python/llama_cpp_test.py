@@ -15,6 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "tools"), str(ROOT / "tools")]
+import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
@@ -61,13 +62,12 @@ class LlamaCppPython(unittest.TestCase):
         import numpy as np
         report, out = self.folder / "report.json", self.folder / "logits.npy"
         report.unlink(missing_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
         # The model's package lies in build/venv; the host and its own needs come first.
         paths = [str(HOST.folder / "site"), *(path for path in sys.path if path.endswith("site-packages"))]
-        environment |= {"PYTHONPATH": os.pathsep.join(paths), "OMP_WAIT_POLICY": "passive",
-                        "ROUTERELAY_REPORT": str(report)} | variables
+        variables = {"PYTHONPATH": os.pathsep.join(paths), "OMP_WAIT_POLICY": "passive",
+                     "ROUTERELAY_REPORT": str(report)} | variables
         done = subprocess.run([sys.executable, __file__, str(PLUGIN), "case", flash, plugin, str(out)],
-                              env=environment, capture_output=True, text=True)
+                              env=environment.clean(**variables), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads(done.stdout.splitlines()[-1])
         return np.load(out), said, json.loads(report.read_text()) if report.exists() else None

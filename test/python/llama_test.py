@@ -13,7 +13,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "test" / "tools"))
+sys.path[:0] = [str(ROOT / "test" / "tools"), str(ROOT / "tools")]
+import environment  # noqa: E402
 import packages  # noqa: E402
 
 PLUGIN, GGML, UNKNOWN_GGML = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:4])
@@ -41,10 +42,9 @@ class Loader(unittest.TestCase):
 
     def run_python(self, code, *options, sites=("site",), **variables):
         paths = [str(ROOT / "python"), *(str(self.folder / site) for site in sites)]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
-        environment |= {"PYTHONPATH": os.pathsep.join(paths), "FAKE_GGML": GGML, "PLUGIN": PLUGIN} | variables
-        return subprocess.run([sys.executable, *options, "-c", IMPORTS + code], env=environment, capture_output=True,
-                              text=True)
+        variables = {"PYTHONPATH": os.pathsep.join(paths), "FAKE_GGML": GGML, "PLUGIN": PLUGIN} | variables
+        return subprocess.run([sys.executable, *options, "-c", IMPORTS + code], env=environment.clean(**variables),
+                              capture_output=True, text=True)
 
     def said(self, code, **how):
         done = self.run_python(code, "-S", **how)

@@ -2,13 +2,15 @@
 """The benchmarks beside stock llama.cpp run at a tiny size, agree with it, and print what scripts read."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import unittest
 
-import packages
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import environment  # noqa: E402
+import packages  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench" / "host"
 LIBRARY, PLUGIN = sys.argv[1:3] if len(sys.argv) > 2 else (None, None)
@@ -16,9 +18,8 @@ LIBRARY, PLUGIN = sys.argv[1:3] if len(sys.argv) > 2 else (None, None)
 
 def run(script, *options):
     # The host's spinning threads and a test beside this one would wait for each other.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ROUTERELAY_")}
     return subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True,
-                          env=environment | {"OMP_WAIT_POLICY": "passive"})
+                          env=environment.clean(OMP_WAIT_POLICY="passive"))
 
 
 class Stock(unittest.TestCase):
