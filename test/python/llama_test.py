@@ -155,4 +155,4 @@ class Xllamacpp(unittest.TestCase):
 
 if __name__ == "__main__":
     packages.need("python_llama", "xllamacpp")
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

