@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "core/env.h"
 
 namespace routerelay::cli {
 namespace {
@@ -37,7 +38,13 @@ bool print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
 
+// Before any work, and in commands that need no engine too.
+Status check_environment() {
+  return env().ok() ? env().value().unknown : env().status();
+}
+
 int perform(const std::string& command, const Job& job, bool json) {
+  if (const Status status = check_environment(); !status.ok()) return complain(kFailed, status.message());
   Progress progress(::isatty(STDERR_FILENO) == 1);
   const char* no_color = std::getenv("NO_COLOR");
   Shell shell{{.bold = ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0')}, progress};

@@ -30,6 +30,7 @@ struct EngineOptions {
   std::string isa = "";      // a name of `available_isas`; ROUTERELAY_ISA, then the best, when empty
   int threads = 0;           // 0: all cores
   Team team = {};            // empty: the engine starts threads of its own
+  bool environment = true;   // false: ROUTERELAY_* variables are not looked at
 };
 
 // Owns the threads and the workspace. One Pass runs at a time per engine; several engines may coexist.

@@ -61,7 +61,11 @@ int32_t Instance::graph_compute(Graph* graph) {
 
 Status Instance::ensure_engine() {
   if (!engine_) {
-    Result<Engine> made = Engine::create({.threads = threads_, .team = plugin_.team});
+    Result<Engine> made = Engine::create({.backend = plugin_.env.backend,
+                                          .isa = plugin_.env.isa,
+                                          .threads = threads_,
+                                          .team = plugin_.team,
+                                          .environment = false});
     if (!made.ok()) return made.status();
     engine_.emplace(std::move(made).value());
   }

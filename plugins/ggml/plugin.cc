@@ -14,6 +14,7 @@
 #include "host_team.h"
 #include "say.h"
 #include "tally.h"
+#include "writable.h"
 
 #define RR_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -25,6 +26,22 @@ namespace {
 // (docs/decision/2026-11-29-short-prompts.md).
 constexpr int64_t kMinKeys = 512;
 
+// One line of what was loaded, and one for each variable that is wrong and must not stop the host.
+void announce(Plugin& plugin, const Engine& engine) {
+  Env& set = plugin.env;
+  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more",
+                  plugin.options.preset, plugin.host.version, plugin.host.api, engine.backend(),
+                  name_of(engine.isa()), plugin.claims.min_rows, plugin.claims.min_keys));
+  if (!set.unknown.ok()) say(set.unknown.message());
+  const auto give_up = [](const char* what, const char* variable, std::string& path) {
+    say(fmt::format("{}: {} is '{}', which cannot be written", what, variable, path));
+    path.clear();
+  };
+  if (!set.trace.empty() && !can_write(set.trace)) give_up("trace", "ROUTERELAY_TRACE", set.trace);
+  const bool file = !set.report.empty() && set.report != "1";
+  if (file && !can_write(set.report)) give_up("report", "ROUTERELAY_REPORT", set.report);
+}
+
 // Also proves that this machine has what ROUTERELAY_ISA and ROUTERELAY_BACKEND ask for. Starts no thread.
 Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   if (!env().ok()) return env().status();
@@ -35,7 +52,9 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   plugin->options = std::move(options).value();
   RR_TRY(plugin->options.set_all(plugin->env.options));
   RR_TRY(plugin->options.check());
-  const Result<Engine> engine = Engine::create({.threads = 1});
+  const Env& set = plugin->env;
+  const Result<Engine> engine =
+      Engine::create({.backend = set.backend, .isa = set.isa, .threads = 1, .environment = false});
   if (!engine.ok()) return engine.status();
   Result<Host> host = find_host(caller, plugin->env.allow_untested);
   if (!host.ok()) return host.status();
@@ -45,13 +64,11 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   plugin->claims.min_rows = plugin->env.min_rows;
   plugin->claims.min_keys = plugin->env.min_kv.value_or(kMinKeys);
 
+  announce(*plugin, engine.value());
   const Engine& e = engine.value();
   tally().begin(
       {plugin->options.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
-      plugin->env.report);
-  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more",
-                  plugin->options.preset, plugin->host.version, plugin->host.api, e.backend(),
-                  name_of(e.isa()), plugin->claims.min_rows, plugin->claims.min_keys));
+      set.report);
   return plugin;
 }
 

@@ -3,16 +3,27 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
+#include <functional>
 #include <span>
 #include <string_view>
 
+#include "core/assert.h"
+
 namespace routerelay {
 namespace {
+
+constexpr std::string_view kPrefix = "ROUTERELAY_";
+// The last three are read elsewhere: by the Python package, and by the scripts of ./dev.
+constexpr std::array<std::string_view, 14> kNames = {
+    "ROUTERELAY_BACKEND",  "ROUTERELAY_ISA",          "ROUTERELAY_PRESET",         "ROUTERELAY_OPTIONS",
+    "ROUTERELAY_MIN_ROWS", "ROUTERELAY_MIN_KV",       "ROUTERELAY_THREADS",        "ROUTERELAY_REPORT",
+    "ROUTERELAY_TRACE",    "ROUTERELAY_TRACE_LAYERS", "ROUTERELAY_ALLOW_UNTESTED", "ROUTERELAY_PLUGIN",
+    "ROUTERELAY_CACHE",    "ROUTERELAY_TEST_HOSTS"};
 
 constexpr std::array<std::string_view, 2> kBackends = {"cpu", "reference"};
 constexpr std::array<std::string_view, 5> kIsas = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
@@ -35,14 +46,31 @@ Result<int64_t> integer(const char* name, std::string_view text, int64_t low, in
   return value;
 }
 
+bool is_ours(std::string_view name) {
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 // Hands each set variable to a rule and keeps the first error.
 class Reader {
  public:
-  explicit Reader(const std::function<const char*(const char*)>& lookup) : lookup_(lookup) {}
+  explicit Reader(const char* const* environment) : environment_(environment) {}
 
-  std::string text(const char* name) const {
-    const char* value = lookup_(name);
-    return value == nullptr ? "" : value;
+  std::string text(std::string_view name) const {
+    RR_ASSERT(is_ours(name));
+    for (const char* const* at = environment_; *at != nullptr; ++at)
+      if (const std::string_view line(*at);
+          line.starts_with(name) && line.substr(name.size()).starts_with('='))
+        return std::string(line.substr(name.size() + 1));
+    return "";
+  }
+  Status unknown() const {
+    for (const char* const* at = environment_; *at != nullptr; ++at) {
+      const std::string_view line(*at), name = line.substr(0, line.find('='));
+      if (name.starts_with(kPrefix) && !is_ours(name))
+        return {Code::kInvalidArgument,
+                fmt::format("environment: {} is no variable; legal: {}", name, fmt::join(kNames, ", "))};
+    }
+    return {};
   }
   void word(const char* name, std::span<const std::string_view> legal, std::string& out) {
     const std::string value = text(name);
@@ -75,14 +103,14 @@ class Reader {
   void fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
-  const std::function<const char*(const char*)>& lookup_;
+  const char* const* environment_;
   Status status_;
 };
 
 }  // namespace
 
-Result<Env> read_env(const std::function<const char*(const char*)>& lookup) {
-  Reader r(lookup);
+Result<Env> read_env(const char* const* environment) {
+  Reader r(environment);
   Env e;
   std::string allow = "0";
   r.word("ROUTERELAY_BACKEND", kBackends, e.backend);
@@ -99,11 +127,12 @@ Result<Env> read_env(const std::function<const char*(const char*)>& lookup) {
   if (e.report == "0") e.report.clear();
   e.trace = r.text("ROUTERELAY_TRACE");
   e.allow_untested = allow == "1";
+  e.unknown = r.unknown();
   return e;
 }
 
 const Result<Env>& env() {
-  static const Result<Env> once = read_env([](const char* name) -> const char* { return std::getenv(name); });
+  static const Result<Env> once = read_env(environ);
   return once;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every environment variable of the product, read in this one place, once per process.
+// Every environment variable of the product, named and read in this one place, once per process.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,10 +24,12 @@ struct Env {
   std::string trace;              // ROUTERELAY_TRACE: file that gets q, k, v; empty: none
   std::vector<int> trace_layers;  // ROUTERELAY_TRACE_LAYERS: "0,7,12"; empty: every layer
   bool allow_untested = false;    // ROUTERELAY_ALLOW_UNTESTED: 0, 1: accept unknown host versions
+  Status unknown;  // not ok: a variable begins with ROUTERELAY_ and is none of ours, misspelt most likely
 };
 
-// Reads through `lookup` (name -> value or nullptr). kInvalidArgument names variable, value and legal ones.
-Result<Env> read_env(const std::function<const char*(const char*)>& lookup);
+// `environment`: NAME=VALUE each, null at the end. kInvalidArgument names variable, value and legal ones. Unknown
+// variables are `unknown`: an error of whoever owns the process, a warning of a guest, which must not stop its host.
+Result<Env> read_env(const char* const* environment);
 
 // The process environment as it was at the first call.
 const Result<Env>& env();

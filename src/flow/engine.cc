@@ -35,8 +35,12 @@ Result<Isa> usable_isa(std::string_view name) {
 }  // namespace
 
 Result<Engine> Engine::create(const EngineOptions& options) {
-  if (!env().ok()) return env().status();
-  const Env& set = env().value();
+  Env set;
+  if (options.environment) {
+    if (!env().ok()) return env().status();
+    set = env().value();
+    RR_TRY(set.unknown);
+  }
   const std::string backend = !options.backend.empty() ? options.backend
                               : set.backend.empty()    ? "cpu"
                                                        : set.backend;

@@ -77,6 +77,10 @@ TEST(CliUsage, FailedWorkIsOne) {
   }
   expect_failure("info", "environment: ROUTERELAY_ISA is 'sse'; legal: scalar, avx2, avx512, avx512bf16, amx",
                  "ROUTERELAY_ISA=sse");
+  const Outcome misspelt = routerelay("bench peak", "ROUTERELAY_IAS=avx2");
+  EXPECT_EQ(misspelt.code, 1);
+  EXPECT_EQ(misspelt.out, "");
+  EXPECT_THAT(misspelt.err, HasSubstr("environment: ROUTERELAY_IAS is no variable; legal: ROUTERELAY_BACKEND, "));
 }
 
 TEST(CliUsage, ATruncatedTraceFails) {

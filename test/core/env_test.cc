@@ -6,15 +6,18 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace routerelay {
 namespace {
 
 Result<Env> read(const std::map<std::string, std::string>& variables) {
-  return read_env([&](const char* name) -> const char* {
-    const auto it = variables.find(name);
-    return it == variables.end() ? nullptr : it->second.c_str();
-  });
+  std::vector<std::string> lines = {"PATH=/bin"};
+  for (const auto& [name, value] : variables) lines.push_back(name + "=" + value);
+  std::vector<const char*> environment;
+  for (const std::string& line : lines) environment.push_back(line.c_str());
+  environment.push_back(nullptr);
+  return read_env(environment.data());
 }
 
 TEST(Env, UnsetAndEmptyGiveTheDefaults) {
@@ -70,6 +73,28 @@ TEST(Env, IllegalValuesNameVariableValueAndWhatIsLegal) {
     EXPECT_EQ(e.status().message(),
               "environment: " + name + " is '" + wrong.first + "'; legal: " + wrong.second);
   }
+}
+
+TEST(Env, AnUnknownNameIsSaidAndStopsNoReading) {
+  const auto e = read({{"ROUTERELAY_PREST", "fast"}, {"ROUTERELAY_ISA", "avx2"}, {"ROUTERELAY_ISAX", ""}});
+  ASSERT_TRUE(e.ok());
+  EXPECT_EQ(e.value().isa, "avx2");
+  EXPECT_EQ(e.value().unknown.code(), Code::kInvalidArgument);
+  EXPECT_EQ(
+      e.value().unknown.message(),
+      "environment: ROUTERELAY_ISAX is no variable; legal: ROUTERELAY_BACKEND, ROUTERELAY_ISA, "
+      "ROUTERELAY_PRESET, ROUTERELAY_OPTIONS, ROUTERELAY_MIN_ROWS, ROUTERELAY_MIN_KV, ROUTERELAY_THREADS, "
+      "ROUTERELAY_REPORT, ROUTERELAY_TRACE, ROUTERELAY_TRACE_LAYERS, ROUTERELAY_ALLOW_UNTESTED, "
+      "ROUTERELAY_PLUGIN, ROUTERELAY_CACHE, ROUTERELAY_TEST_HOSTS");
+}
+
+TEST(Env, KnowsWhatOthersRead) {
+  const auto e = read({{"ROUTERELAY_PLUGIN", "x"},
+                       {"ROUTERELAY_CACHE", "y"},
+                       {"ROUTERELAY_TEST_HOSTS", "1"},
+                       {"ROUTE", "z"}});
+  ASSERT_TRUE(e.ok());
+  EXPECT_TRUE(e.value().unknown.ok());
 }
 
 }  // namespace
