@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/engine_flags.h"
 #include "routerelay/engine.hpp"
 #include "routerelay/options.hpp"
 
@@ -92,7 +93,7 @@ void add_bench(CLI::App& app, Job& job) {
   command->add_option("--density", b.densities, "attend: shares of the blocks")
       ->delimiter(',')
       ->check(CLI::Range(0., 1.));
-  command->add_option("--preset", b.presets, "layer: balanced when not given")
+  command->add_option("--preset", b.presets, "layer: ROUTERELAY_PRESET, else balanced, when not given")
       ->delimiter(',')
       ->check(legal(Options::from_preset));
   command->add_option("--q-heads", b.q_heads, "")->capture_default_str()->check(CLI::Range(1, 1024));
@@ -105,6 +106,8 @@ void add_bench(CLI::App& app, Job& job) {
     if (args->bench.q_heads % args->bench.kv_heads != 0)
       throw CLI::ValidationError("--kv-heads", fmt::format("{} does not divide --q-heads {}",
                                                            args->bench.kv_heads, args->bench.q_heads));
+    if (args->what == "layer" && args->bench.presets.empty())
+      args->bench.presets = {or_usage(Options::from_preset(default_preset())).preset};
     job = [args](Shell& shell) { return bench(args->what, args->bench, shell); };
   });
 }

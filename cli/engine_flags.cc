@@ -2,6 +2,7 @@
 #include "cli/engine_flags.h"
 
 #include "cli/interrupt.h"
+#include "core/env.h"
 
 namespace routerelay::cli {
 
@@ -12,6 +13,10 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option("--backend", options.backend, "cpu (when not given) or reference")
       ->check(CLI::IsMember({"cpu", "reference"}));
   command.add_option("--threads", options.threads, "All cores when not given")->check(CLI::Range(1, 4096));
+}
+
+std::string default_preset() {
+  return env().ok() && !env().value().preset.empty() ? env().value().preset : "balanced";
 }
 
 Status set_option(Options& options, const std::string& pair) {

@@ -17,7 +17,7 @@ constexpr size_t kMissedShown = 8;  // of the blocks that hold most of what was 
 
 struct ExplainArgs {
   std::string path;
-  std::string preset = "balanced";
+  std::string preset = default_preset();
   std::vector<std::string> sets;
   RowStudyArgs row;
   EngineOptions engine;
@@ -121,7 +121,7 @@ void add_explain(CLI::App& app, Job& job) {
   command->add_option("--layer", args->row.layer, "As the model counts")->required();
   command->add_option("--head", args->row.head, "Query head")->capture_default_str();
   command->add_option("--row", args->row.row, "Of q_block queries each; the last when not given");
-  command->add_option("--preset", args->preset, "exact, careful, balanced or fast")
+  command->add_option("--preset", args->preset, kPresetHelp)
       ->check(legal(Options::from_preset))
       ->capture_default_str();
   command->add_option("--set", args->sets, "KEY=VALUE on top of the preset, as selection.floor=0.1")

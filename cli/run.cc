@@ -14,7 +14,7 @@ namespace {
 
 struct RunArgs {
   TraceArgs trace;
-  std::string preset = "balanced";
+  std::string preset = default_preset();
   std::vector<std::string> sets;  // key=value
 };
 
@@ -92,7 +92,7 @@ void add_run(CLI::App& app, Job& job) {
   CLI::App* command =
       app.add_subcommand("run", "A trace through a preset, against dense: density, mass, error, time");
   add_trace_flags(*command, args->trace);
-  command->add_option("--preset", args->preset, "exact, careful, balanced or fast")
+  command->add_option("--preset", args->preset, kPresetHelp)
       ->capture_default_str()
       ->check(legal(Options::from_preset));
   command->add_option("--set", args->sets, "KEY=VALUE on top of the preset, as selection.floor=0.1")

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   if (!env().ok()) return env().status();
   auto plugin = std::make_unique<Plugin>();
   plugin->env = env().value();
+  if (plugin->env.preset.empty()) plugin->env.preset = "exact";
   Result<Options> options = Options::from_preset(plugin->env.preset);
   if (!options.ok()) return options.status();
   plugin->options = std::move(options).value();

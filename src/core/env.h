@@ -15,7 +15,8 @@ namespace routerelay {
 struct Env {
   std::string backend;           // ROUTERELAY_BACKEND: cpu, reference; empty: the engine chooses
   std::string isa;               // ROUTERELAY_ISA: scalar, avx2, avx512, avx512bf16, amx; empty: the best
-  std::string preset = "exact";  // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins)
+  std::string preset;  // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins only); empty: exact in
+                       // plug-ins, balanced in the command line, whose point is to show what is skipped
   std::string options;    // ROUTERELAY_OPTIONS: "relay.wide=4;selection.p=0.95" over the preset (plug-ins)
   int64_t min_rows = 64;  // ROUTERELAY_MIN_ROWS: fewer query rows stay with the host
   std::optional<int64_t> min_kv;  // ROUTERELAY_MIN_KV: fewer keys stay with the host; unset: 512

@@ -23,7 +23,7 @@ Result<Env> read(const std::map<std::string, std::string>& variables) {
 TEST(Env, UnsetAndEmptyGiveTheDefaults) {
   for (const auto& e : {read({}), read({{"ROUTERELAY_PRESET", ""}, {"ROUTERELAY_MIN_KV", ""}})}) {
     ASSERT_TRUE(e.ok()) << e.status().message();
-    EXPECT_EQ(e.value().preset, "exact");
+    EXPECT_EQ(e.value().preset, "");
     EXPECT_EQ(e.value().min_rows, 64);
     EXPECT_FALSE(e.value().min_kv.has_value());
     EXPECT_TRUE(e.value().trace_layers.empty());
