@@ -94,10 +94,15 @@ concept TileOps = requires(const std::byte* x, DType dtype, int64_t stride, int 
   // out = acc / sum as dtype, lse = max + log2(sum); a row without keys gives 0 and -inf:
   // (acc, max times factor, sum, D, out, dtype, lse or null), one row.
   { T::finish(cf, factor, cf, n, out, dtype, f) } -> std::same_as<void>;
+};
+
+// What routers ask of a tile of f32 besides: the others have sums of their own.
+template <class T>
+concept ScoreOps = TileOps<T> && requires(int64_t n, float max, float* f, const float* cf) {
   // Largest of n contiguous scores, n a multiple of 16; NaN is ignored or returned.
-  { T::row_max(cf, stride) } -> std::same_as<float>;
+  { T::row_max(cf, n) } -> std::same_as<float>;
   // s = exp2(s - max) in place over n panels of 64 contiguous scores, sums[i] = the sum of panel i.
-  { T::exp2_sums(f, stride, factor, f) } -> std::same_as<void>;
+  { T::exp2_sums(f, n, max, f) } -> std::same_as<void>;
 };
 
 // The online softmax lets a row's running maximum lag by this much (log2): p stays below 2^8, exact in f32

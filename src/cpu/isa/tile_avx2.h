@@ -199,7 +199,7 @@ struct TileAvx2 {
     for (int d = 0; d < D; d += 8) _mm256_store_ps(acc + d, _mm256_mul_ps(_mm256_load_ps(acc + d), shrink));
   }
 };
-static_assert(TileOps<TileAvx2>);
+static_assert(ScoreOps<TileAvx2>);
 
 }  // namespace
 }  // namespace routerelay::cpu

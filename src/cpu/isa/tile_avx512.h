@@ -133,7 +133,7 @@ struct TileAvx512 {
     return SoftmaxRow512::row_max(s, n);
   }
   static void exp2_sums(float* s, int64_t n, float max, float* sums) {
-    SoftmaxRow512::exp2_sums<5>(s, n, max, sums);
+    SoftmaxRow512::exp2_sums(s, n, max, sums);
   }
 
  private:
@@ -201,7 +201,7 @@ struct TileAvx512 {
       for (int x = 0; x < V; ++x) _mm512_store_ps(acc + r * D + x * 16, c[r][x]);
   }
 };
-static_assert(TileOps<TileAvx512>);
+static_assert(ScoreOps<TileAvx512>);
 
 }  // namespace
 }  // namespace routerelay::cpu

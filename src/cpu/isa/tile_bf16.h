@@ -90,12 +90,6 @@ struct Bf16Packing {
                      float* lse) {
     SoftmaxRow512::finish(acc, max, sum, D, out, dtype, lse);
   }
-  static float row_max(const float* s, int64_t n) {
-    return SoftmaxRow512::row_max(s, n);
-  }
-  static void exp2_sums(float* s, int64_t n, float max, float* sums) {
-    SoftmaxRow512::exp2_sums<4>(s, n, max, sums);
-  }
 
  private:
   // Part 0: x as bf16. Part 1: what part 0 lost, as bf16, and nothing where part 0 is infinite or NaN.

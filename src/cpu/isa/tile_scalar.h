@@ -129,7 +129,7 @@ struct TileScalar {
     }
   }
 };
-static_assert(TileOps<TileScalar>);
+static_assert(ScoreOps<TileScalar>);
 
 }  // namespace
 }  // namespace routerelay::cpu

@@ -24,7 +24,7 @@ inline float dot(const float* a, const float* b, int n) {
   return total;
 }
 
-template <class Tile>
+template <ScoreOps Tile>
 void mean_of(const std::byte* x, DType dtype, int64_t stride, int n, int D, float* tokens, float* out) {
   Tile::pack_rows(x, dtype, stride, n, D, 1.0f, tokens);
   constexpr int kChannels = 16;  // divides every head_dim; their sums stay in registers
@@ -45,7 +45,7 @@ inline float round_to_bf16(float x) {
   return __builtin_bit_cast(float, rounded & 0xffff0000u);
 }
 
-template <class Tile>
+template <ScoreOps Tile>
 void group_means(const std::byte* x, DType dtype, int64_t stride, int n, int step, int D, float* tokens,
                  float* out) {
   for (int t = 0; t < n; t += step, out += D) {
@@ -55,7 +55,7 @@ void group_means(const std::byte* x, DType dtype, int64_t stride, int n, int ste
   }
 }
 
-template <class Tile>
+template <ScoreOps Tile>
 void centroid(const PairJob& job) {
   float* mean = job.scratch + 128 * job.head_dim;
   mean_of<Tile>(job.q, job.q_dtype, job.q_stride, job.n_queries, job.head_dim, job.scratch, mean);
@@ -64,7 +64,7 @@ void centroid(const PairJob& job) {
 }
 
 // The row's queries as panels [n][D][64]; absent ones are zero. Returns n.
-template <class Tile>
+template <ScoreOps Tile>
 int pack_queries(const PairJob& job, float* panels) {
   const int n = (job.n_queries + kPanel - 1) / kPanel;
   for (int p = 0; p < n; ++p) {
@@ -91,7 +91,7 @@ inline void hide_absent(float* s, int n_queries, int pitch) {
 }
 
 // q_c max_c where q_c is positive and q_c min_c where it is negative: two products, with max(q, 0) and min(q, 0).
-template <class Tile>
+template <ScoreOps Tile>
 void box(const PairJob& job) {
   const int D = job.head_dim;
   float* negative = job.scratch;
@@ -119,7 +119,7 @@ void box(const PairJob& job) {
 }
 
 // log sum exp of n panels of log2-domain terms, in natural units; s is overwritten.
-template <class Tile>
+template <ScoreOps Tile>
 float log_sum_exp(float* s, int n) {
   float sums[kQueryPanels] = {};
   const float top = Tile::row_max(s, int64_t{n} * kPanel);
@@ -127,7 +127,7 @@ float log_sum_exp(float* s, int n) {
   return kLn2 * (top + __builtin_log2f(sums[0] + sums[1]));
 }
 
-template <class Tile>
+template <ScoreOps Tile>
 void ball(const PairJob& job) {
   const int D = job.head_dim;
   float* queries = job.scratch;
@@ -159,7 +159,7 @@ void ball(const PairJob& job) {
   });
 }
 
-template <class Tile>
+template <ScoreOps Tile>
 constexpr PairKernel make_pair_kernel() {
   static_assert(sizeof(typename Tile::Elem) == sizeof(float));
   return {centroid<Tile>, box<Tile>, ball<Tile>, group_means<Tile>, dot};
