@@ -111,9 +111,9 @@ Answer answer_of(const CompareArgs& args, const Field& field, const ReplayedTrac
                scientific(s.error_max), decimals((s.summarize_us + s.relay_us + s.route_us) / 1e3, 2),
                decimals(s.layer_us / 1e3, 2), times(s.speedup())});
   }
-  a.text = fmt::format("{}\nrouted layers: {}, on {} ({}, {} threads); dense takes {} ms\n\n{}",
+  a.text = fmt::format("{}\nrouted layers: {}, on {} ({}, {} threads); dense takes {} ms\n\n{}\n{}",
                        describe(args.trace.path, trace), s.layers, engine.backend(), a.isa, a.threads,
-                       decimals(s.dense_us / 1e3, 2), table.text(style));
+                       decimals(s.dense_us / 1e3, 2), table.text(style), kLegend);
   if (!field.refused.empty()) a.text += fmt::format("\nleft out:\n  {}\n", fmt::join(field.refused, "\n  "));
   return a;
 }

@@ -11,7 +11,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options);
 
 // ROUTERELAY_PRESET, so that a shell set up for the plug-in tries what the plug-in would do; else balanced.
 std::string default_preset();
-inline constexpr const char* kPresetHelp = "exact, careful, balanced or fast; ROUTERELAY_PRESET, else balanced, when not given";
+inline constexpr const char* kPresetHelp =
+    "exact, careful, balanced or fast; ROUTERELAY_PRESET, else balanced, when not given";
 
 // "key=value" as --set gives it.
 Status set_option(Options& options, const std::string& pair);

@@ -68,10 +68,12 @@ Answer answer_of(const RunArgs& args, const Options& options, const ReplayedTrac
   if (routed.layers > 0) table.add(cells("routed", fmt::format("{} layers", routed.layers), routed));
   table.add(cells("all", fmt::format("{} layers", all.layers), all));
   a.text = fmt::format(
-      "{}\npreset {} on {} ({}, {} threads){}\n\n{}\nsummaries {} of 16-bit K and V, workspace {}\n",
+      "{}\npreset {} on {} ({}, {} threads){}\n\n{}\n{}of layer density, dense rows too\n"
+      "summ.    summarize; it, relay, route and attend in ms\n\n"
+      "summaries {} of 16-bit K and V, workspace {}\n",
       describe(args.trace.path, trace), options.preset, engine.backend(), a.isa, a.threads,
-      chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", table.text(style), percent(all.summary_share),
-      bytes_text(all.workspace_bytes));
+      chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", table.text(style), kLegend,
+      percent(all.summary_share), bytes_text(all.workspace_bytes));
   if (routed.layers == 0 && !options.dense)
     a.text +=
         fmt::format("No layer was routed: the first {} layers and rows with fewer than {} keys are dense.\n",

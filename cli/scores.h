@@ -12,6 +12,13 @@ namespace routerelay::cli {
 // no audit measured is left out.
 void add_score(const Score& score, const nlohmann::json& params, std::vector<Record>& records);
 
+// What the columns of that name say, below a table.
+inline constexpr const char* kLegend =
+    "density  blocks that routed rows visit, of those they see\n"
+    "mass     attention that the visited blocks hold, of all; on audited rows\n"
+    "ids      visited blocks, of those that routing without relay picks; on audited rows\n"
+    "scored   pairs of row and block that the router scored, of those that routed rows see\n";
+
 // The least speedup that a balanced layer of this density should reach: a tenth off a layer whose attention costs its
 // share of the blocks at 85 % of dense efficiency and whose routing costs 6 % of dense (issue 3).
 double speedup_bar(double layer_density);
