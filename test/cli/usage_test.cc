@@ -83,6 +83,15 @@ TEST(CliUsage, FailedWorkIsOne) {
   EXPECT_THAT(misspelt.err, HasSubstr("environment: ROUTERELAY_IAS is no variable; legal: ROUTERELAY_BACKEND, "));
 }
 
+TEST(CliUsage, TheDefaultPresetIsTheVariables) {
+  const Outcome off = routerelay("run t", "ROUTERELAY_PRESET=off");
+  EXPECT_EQ(off.code, 2);
+  EXPECT_THAT(off.err, HasSubstr("options: preset is 'off'; legal: exact, careful, balanced, fast"));
+  EXPECT_EQ(routerelay("run t --preset fast", "ROUTERELAY_PRESET=off").code, 1);  // no trace of that name
+  EXPECT_THAT(routerelay("explain --help", "ROUTERELAY_PRESET=careful").out, HasSubstr("=careful"));
+  EXPECT_THAT(routerelay("run --help").out, HasSubstr("=balanced"));
+}
+
 TEST(CliUsage, ATruncatedTraceFails) {
   support::TempFolder folder;
   const std::string path = folder.file("t");
