@@ -13,10 +13,11 @@ namespace routerelay {
 
 // An unset or empty variable leaves its default; a value that is not legal is an error, never a default.
 struct Env {
-  std::string backend;           // ROUTERELAY_BACKEND: cpu, reference; empty: the engine chooses
-  std::string isa;               // ROUTERELAY_ISA: scalar, avx2, avx512, avx512bf16, amx; empty: the best
-  std::string preset;  // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins only); empty: exact in
-                       // plug-ins, balanced in the command line, whose point is to show what is skipped
+  std::string backend;  // ROUTERELAY_BACKEND: cpu, reference; empty: the engine chooses
+  std::string isa;      // ROUTERELAY_ISA: scalar, avx2, avx512, avx512bf16, amx; empty: the best
+  // ROUTERELAY_PRESET: exact, careful, balanced, fast, off (plug-ins only). Empty: exact in plug-ins, balanced in the
+  // command line, whose point is to show what is skipped.
+  std::string preset;
   std::string options;    // ROUTERELAY_OPTIONS: "relay.wide=4;selection.p=0.95" over the preset (plug-ins)
   int64_t min_rows = 64;  // ROUTERELAY_MIN_ROWS: fewer query rows stay with the host
   std::optional<int64_t> min_kv;  // ROUTERELAY_MIN_KV: fewer keys stay with the host; unset: 512

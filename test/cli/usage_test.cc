@@ -80,7 +80,8 @@ TEST(CliUsage, FailedWorkIsOne) {
   const Outcome misspelt = routerelay("bench peak", "ROUTERELAY_IAS=avx2");
   EXPECT_EQ(misspelt.code, 1);
   EXPECT_EQ(misspelt.out, "");
-  EXPECT_THAT(misspelt.err, HasSubstr("environment: ROUTERELAY_IAS is no variable; legal: ROUTERELAY_BACKEND, "));
+  EXPECT_THAT(misspelt.err,
+              HasSubstr("environment: ROUTERELAY_IAS is no variable; legal: ROUTERELAY_BACKEND, "));
 }
 
 TEST(CliUsage, TheDefaultPresetIsTheVariables) {

@@ -9,11 +9,11 @@ with the options that run it alone.
 import argparse
 import collections
 import json
+import math
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -98,14 +98,16 @@ def run(args, soak):
         modes, options = modes[:1], ("--only", str(args.only))
     else:
         options = ()
-    turn = min(args.seconds / len(modes), LONGEST_TURN)
-    sums, seed, end = collections.Counter(), args.seed, time.monotonic() + args.seconds
-    while True:
+    rounds = 1 if options else math.ceil(args.seconds / len(modes) / LONGEST_TURN)
+    turn = args.seconds / len(modes) / rounds
+    sums, seed = collections.Counter(), args.seed
+    for number in range(rounds):
         for isa, preset in modes:
             add(sums, soak.turn(isa, preset, seed, turn, *options))
             seed += 1
-        if args.only is not None or time.monotonic() + turn > end:
-            break
+        if number + 1 < rounds:
+            print(f"soak: round {number + 1} of {rounds}, {sums['taken']} calls taken, no difference",
+                  file=sys.stderr, flush=True)
     print(f"soak: ggml {soak.host.ggml}, {', '.join(f'{isa} {preset}' for isa, preset in modes)}, seeds {args.seed} to "
           f"{seed - 1}: no difference. Counts, and the worst distances as parts of what is allowed:")
     print("\n".join(f"{name} {value:g}" for name, value in sorted(sums.items())))
