@@ -58,6 +58,8 @@ class Batch(_c.Structure):
                 ("seq_id", _c.POINTER(_c.POINTER(_c.c_int32))), ("logits", _c.POINTER(_c.c_int8))]
 
 
+AbortCallback = _c.CFUNCTYPE(_c.c_bool, _c.c_void_p)
+
 MODEL_DEFAULTS = {"devices": None, "n_gpu_layers": -1, "split_mode": 1, "main_gpu": 0, "kv_overrides": None,
                   "vocab_only": False, "check_tensors": False, "use_extra_bufts": True, "no_host": False,
                   "no_alloc": False}
@@ -70,6 +72,11 @@ CONTEXT_DEFAULTS = {"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max":
 
 
 HostError = routerelay.llama.LoadError  # the host is absent, of another version, or refused a call
+DECODE_ABORTED = 2  # what llama_decode returns where the abort callback said so
+
+
+class Aborted(HostError):
+    """A decode ended because the abort callback said so; its tokens are not in the cache."""
 
 
 def model_file():
@@ -119,6 +126,7 @@ class Host:
                 ("llama_token_to_piece", i32, pointer, i32, text, i32, i32, _c.c_bool),
                 ("llama_batch_init", Batch, i32, i32, i32), ("llama_batch_free", None, Batch),
                 ("llama_decode", i32, pointer, Batch), ("llama_get_memory", pointer, pointer),
+                ("llama_set_abort_callback", None, pointer, AbortCallback, pointer),
                 ("llama_memory_clear", None, pointer, _c.c_bool),
                 ("llama_memory_seq_rm", _c.c_bool, pointer, i32, i32, i32),
                 ("llama_state_seq_get_size", _c.c_size_t, pointer, i32),
@@ -168,12 +176,13 @@ class Model:
             out += piece.raw[:max(n, 0)]
         return out.decode(errors="replace")
 
-    def context(self, n_ctx, threads, flash=FLASH_ON, ubatch=512, sequences=1, cache="f16"):
+    def context(self, n_ctx, threads, flash=FLASH_ON, ubatch=512, sequences=1, cache="f16", unified=False):
         params = _check_defaults(self.lib.llama_context_default_params(), CONTEXT_DEFAULTS)
         params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, ubatch, ubatch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type, params.n_seq_max = flash, sequences
         params.type_k = params.type_v = CACHE_TYPES[cache]
+        params.kv_unified = unified
         pointer = self.lib.llama_init_from_model(self.pointer, params)
         if not pointer:
             raise HostError(f"no context of {n_ctx} tokens")
@@ -190,14 +199,27 @@ class Session:
 
     def decode(self, tokens, position, wanted=()):
         """At most one micro-batch. `wanted`: indices in `tokens` whose logits are to be kept for logits()."""
+        self.decode_sequences([(0, position, tokens)], wanted)
+
+    def decode_sequences(self, parts, wanted=()):
+        """The same of several sequences: (sequence, position of its first token, tokens), one after another."""
         b, keep = self.batch, set(wanted)
-        b.n_tokens = len(tokens)
-        for i, token in enumerate(tokens):
-            b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = token, position + i, 1, i in keep
-            b.seq_id[i][0] = 0
+        rows = [(token, position + i, sequence) for sequence, position, tokens in parts
+                for i, token in enumerate(tokens)]
+        b.n_tokens = len(rows)
+        for i, (token, position, sequence) in enumerate(rows):
+            b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = token, position, 1, i in keep
+            b.seq_id[i][0] = sequence
         status = self.lib.llama_decode(self.pointer, b)
+        if status == DECODE_ABORTED:
+            raise Aborted("llama_decode was aborted")
         if status != 0:
             raise HostError(f"llama_decode returned {status}")
+
+    def abort_when(self, callback):
+        """Asks it, from any of the host's threads, whether to abort; None: never again."""
+        self._abort = AbortCallback(lambda data: callback()) if callback else AbortCallback()
+        self.lib.llama_set_abort_callback(self.pointer, self._abort, None)
 
     def logits(self, i):
         """Borrowed until the next decode: n_vocab floats after token i of the last batch."""
@@ -211,9 +233,9 @@ class Session:
         """Forgets every token."""
         self.lib.llama_memory_clear(self.lib.llama_get_memory(self.pointer), True)
 
-    def forget_from(self, position):
-        """Forgets the tokens from `position` on."""
-        if not self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.pointer), 0, position, -1):
+    def forget_from(self, position, sequence=0):
+        """Forgets a sequence's tokens from `position` on."""
+        if not self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.pointer), sequence, position, -1):
             raise HostError(f"the cache cannot be cut at {position}")
 
     def save(self, path):
