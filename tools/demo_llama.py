@@ -151,12 +151,13 @@ class Host:
         model = self.lib.llama_model_load_from_file(str(path).encode(), params)
         if not model:
             raise HostError(f"cannot load {path}")
-        return Model(self.lib, model)
+        return Model(self, model)
 
 
 class Model:
-    def __init__(self, lib, pointer):
-        self.lib, self.pointer = lib, pointer
+    def __init__(self, host, pointer):
+        lib = host.lib
+        self.host, self.lib, self.pointer = host, lib, pointer  # the host holds what llama.cpp calls back
         self.vocab = lib.llama_model_get_vocab(pointer)
         self.n_vocab = lib.llama_vocab_n_tokens(self.vocab)
 

