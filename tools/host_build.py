@@ -23,8 +23,8 @@ PYTHON_NEEDS = ("numpy==2.4.6", "diskcache==5.6.3", "jinja2==3.1.6", "markupsafe
 TARGETS = (("llama-bench", "test-backend-ops"), ("llama-server",))
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 NICE = ("nice", "-n", "10") if os.nice(0) < 10 else ()  # being nicer adds up
-# llama-cpp-python builds llama.cpp's chat and argument parsers, half of all it compiles, and never loads them: its own
-# build for the browser does without.
+# llama-cpp-python builds llama.cpp's chat and argument parsers, a third of its files, and never loads them: its own
+# build for browsers does without.
 UNUSED = ("set(LLAMA_BUILD_COMMON ON ", "set(LLAMA_BUILD_COMMON OFF ")
 
 

@@ -191,7 +191,7 @@ class Contexts(unittest.TestCase):
         ours, said, report = self.run_case("aborted")
         said = json.loads(said.splitlines()[-1])
         for abort in said["aborts"]:
-            # Each thread may ask once more; an attention call is a hundredth and more of the rest.
+            # Each thread may ask once more, and the next question comes within a layer, a thirtieth of the whole.
             self.assertLessEqual(abort["more"], 2 * THREADS, said)
             self.assertLessEqual(abort["late"], 0.05, said)
         self.assertTrue((ours == self.run_case("through")[0]).all())

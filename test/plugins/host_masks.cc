@@ -23,8 +23,9 @@ using routerelay::ggml::kHalfMinusInf;
 using routerelay::ggml::kHalfZero;
 
 constexpr uint16_t kHalfSign = 0x8000;
-constexpr int64_t kWindow = 100;  // keys of a sliding window: across blocks of 64, and shorter than most caches
-constexpr int64_t kRun = 37;      // cells that one of two prompts got at a time: no boundary is a block's
+constexpr int64_t kWindow =
+    100;                      // keys of a sliding window: across blocks of 64, and shorter than most caches
+constexpr int64_t kRun = 37;  // cells that one of two prompts got at a time: no boundary is a block's
 
 struct Place {
   int64_t row, key, rows, keys, last;  // `last`: the last key that a causal row sees
@@ -33,9 +34,9 @@ struct Place {
 
 // The kinds, in turns from mask to mask. Another function is another kind.
 constexpr std::array<bool (*)(const Place&), 5> kKinds = {
-    [](const Place& p) { return p.key <= p.last; },                           // one prompt's chunk
+    [](const Place& p) { return p.key <= p.last; },                              // one prompt's chunk
     [](const Place& p) { return p.key <= p.last && p.key > p.last - kWindow; },  // a sliding window
-    [](const Place& p) {                                                      // two prompts in one cache
+    [](const Place& p) {                                                         // two prompts in one cache
       return p.key <= p.last && p.key / kRun % 2 == (2 * p.row < p.rows ? 0 : 1);
     },
     [](const Place& p) { return (p.drawn & kHalfSign) == 0; },  // anything, and the tool's hidden rectangles
@@ -56,7 +57,8 @@ void fill(std::vector<uint16_t>& halves, int64_t keys, int64_t rows) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void ggml_backend_tensor_set(HostTensor* tensor, const void* data,
+extern "C" __attribute__((visibility("default"))) void ggml_backend_tensor_set(HostTensor* tensor,
+                                                                               const void* data,
                                                                                size_t offset, size_t bytes) {
   using Set = void (*)(HostTensor*, const void*, size_t, size_t);
   static const auto host_set = reinterpret_cast<Set>(dlsym(RTLD_NEXT, "ggml_backend_tensor_set"));

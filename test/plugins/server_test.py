@@ -34,8 +34,8 @@ LAYERS = 30
 IN_FLIGHT = 6    # more than there are slots: some wait
 CONTEXT = 16384  # tokens for all slots together
 # Prompts of each kind, and how long they are, in characters: 3.5 to 4 make a token of these texts.
-N_LONG, N_SHORT = (10, 14) if REQUESTS >= 100 else (2, 3)
-LONG = (4000, 11000) if REQUESTS >= 100 else (2400, 3000)
+N_LONG, N_SHORT = (5, 10) if REQUESTS >= 100 else (2, 3)
+LONG = (3800, 10000) if REQUESTS >= 100 else (2400, 3000)
 SHORT = (60, 700)  # below 512 keys, which nobody claims
 PREFIX = 1500      # shared by every other long prompt, and not a whole micro-batch
 LEFT = 8           # every so many requests is a long prompt that is left
@@ -119,9 +119,9 @@ class LlamaServer(unittest.TestCase):
         draw = random.Random(4)
         cls.long, cls.short = prompts(draw)
         cls.prompts = cls.long + cls.short
-        # A third are long, and of these some are left.
+        # A quarter are long, the ones that are left beside.
         cls.work = [(draw.choice(cls.long), True) if i % LEFT == LEFT - 1 else
-                    (draw.choice(draw.choices((cls.long, cls.short), (1, 2))[0]), False) for i in range(REQUESTS)]
+                    (draw.choice(draw.choices((cls.long, cls.short), (1, 3))[0]), False) for i in range(REQUESTS)]
         cls.on = cls.serve("on")
         cls.off = cls.serve("off", crowd=False)
         report = cls.folder / "report.json"
@@ -204,7 +204,8 @@ class LlamaServer(unittest.TestCase):
         """Numbers for the page, whatever the verdict."""
         rows = (("off, alone, from on", list(zip(cls.off["alone"], cls.on["alone"]))),
                 ("ours, alone, from on", list(zip(cls.ours["alone"], cls.on["alone"]))),
-                ("on, crowd from alone", cls.crowd_pairs(cls.on)), ("ours, crowd from alone", cls.crowd_pairs(cls.ours)))
+                ("on, crowd from alone", cls.crowd_pairs(cls.on)),
+                ("ours, crowd from alone", cls.crowd_pairs(cls.ours)))
         for name, pairs in rows:
             same = sum(a.tokens == b.tokens for a, b in pairs)
             print(f"{name}: rms {rms(pairs):.4f}, largest {largest(pairs):.3f}, "
