@@ -75,10 +75,12 @@ class Ggml:
         if module == "xllamacpp":
             return ctypes.CDLL(str(package_file(module, "xllamacpp*.so")))
         try:
-            # The same library through a door of our own: what we declare is not written into the host's.
-            return ctypes.CDLL(importlib.import_module("llama_cpp._ggml").libggml._name)
+            # Through libllama, and by a door of our own: what we declare is not written into the host's. Wheels hold
+            # copies where links were, so that the package's own handle of libggml may be a second ggml, whose registry
+            # no model ever asks.
+            return ctypes.CDLL(importlib.import_module("llama_cpp.llama_cpp")._lib._name)
         except (ImportError, AttributeError) as error:
-            raise HostMissing(f"this llama-cpp-python has no llama_cpp._ggml.libggml ({error}); 0.3.36 has") from error
+            raise HostMissing(f"this llama-cpp-python has no llama_cpp.llama_cpp._lib ({error}); 0.3.36 has") from error
 
     @property
     def package(self) -> str:

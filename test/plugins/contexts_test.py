@@ -91,7 +91,7 @@ def aborted(flash):
     whole, questions = asked[-1] - asked[0], len(asked)
     session.forget_from(512)
     said = []
-    for at in (1, questions // 3, questions // 2, questions - 3):
+    for at in (1, questions // 3, questions // 2, questions * 9 // 10):  # how often ours asks depends on its threads
         asked.clear()
         session.abort_when(lambda: asked.append(time.process_time()) or len(asked) >= at)
         try:

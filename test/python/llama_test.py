@@ -23,7 +23,7 @@ class Llama:
     class context_params:
         flash_attn_type = 1
 """
-FAKE_DOOR = "import ctypes, os; libggml = ctypes.CDLL(os.environ['FAKE_GGML'])"
+FAKE_DOOR = "import ctypes, os; _lib = ctypes.CDLL(os.environ['FAKE_GGML'])"
 IMPORTS = "import os\nfrom routerelay import llama\nfrom routerelay.llama import load\n"
 
 
@@ -38,7 +38,7 @@ class Loader(unittest.TestCase):
         package = cls.folder / "site" / "llama_cpp"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(FAKE_PACKAGE)
-        (package / "_ggml.py").write_text(FAKE_DOOR)
+        (package / "llama_cpp.py").write_text(FAKE_DOOR)
 
     def run_python(self, code, *options, sites=("site",), **variables):
         paths = [str(ROOT / "python"), *(str(self.folder / site) for site in sites)]
