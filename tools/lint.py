@@ -75,11 +75,12 @@ def check_stages(files: list[str]) -> Iterator[Problem]:
     isas = {"scalar", *re.findall(r"set\(RR_FLAGS_(\w+)", (repo.ROOT / "cmake/isa.cmake").read_text())}
     for stage in repo.STAGES:
         wanted = [f"src/reference/{stage}.cc", f"docs/stage/{stage}.md"]
-        for backend in repo.BACKENDS:  # CUDA has the stages that it has
+        for backend in repo.BACKENDS:
             folder = f"src/{backend}/{stage}"
-            if any(path.startswith(f"{folder}/") for path in files):
-                wanted += [f"{folder}/plan.h"] if backend == "cuda" else [f"{folder}/{stage}.h"]
-                wanted += [f"{folder}/launch.cc", f"test/{backend}/{stage}_test.cc"]
+            here = f"{folder}/" if backend == "cuda" else f"src/{backend}/"  # CUDA has the stages that it has so far
+            if any(path.startswith(here) for path in files):
+                door = f"{folder}/plan.h" if backend == "cuda" else f"{folder}/{stage}.h"
+                wanted += [door, f"{folder}/launch.cc", f"test/{backend}/{stage}_test.cc"]
         for path in wanted:
             if path not in known:
                 yield path, 1, f"missing: the stage '{stage}' shows the same names everywhere"
