@@ -161,10 +161,11 @@ class Model:
         self.vocab = lib.llama_model_get_vocab(pointer)
         self.n_vocab = lib.llama_vocab_n_tokens(self.vocab)
 
-    def tokenize(self, text):
+    def tokenize(self, text, start=True):
+        """`start`: with the token that begins a text, where the model has one."""
         data = text.encode()
         tokens = (_c.c_int32 * (len(data) + 8))()
-        n = self.lib.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), True, False)
+        n = self.lib.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), start, False)
         if n < 0:
             raise HostError(f"tokenising needs room for {-n} tokens")
         return list(tokens[:n])
@@ -239,17 +240,22 @@ class Session:
         if not self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.pointer), sequence, position, -1):
             raise HostError(f"the cache cannot be cut at {position}")
 
-    def save(self, path):
-        """The cache so far as a file, which a context of the same model, cache type and flash attention can load."""
+    def state(self):
+        """The cache so far, which a context of the same model, cache type and flash attention can take."""
         data = _c.create_string_buffer(self.lib.llama_state_seq_get_size(self.pointer, 0))
         if self.lib.llama_state_seq_get_data(self.pointer, data, len(data), 0) != len(data):
             raise HostError("the cache cannot be read")
-        pathlib.Path(path).write_bytes(data)
+        return data
+
+    def restore(self, data):
+        if self.lib.llama_state_seq_set_data(self.pointer, data, len(data), 0) != len(data):
+            raise HostError("the data is no cache of this context")
+
+    def save(self, path):
+        pathlib.Path(path).write_bytes(self.state())
 
     def load(self, path):
-        data = pathlib.Path(path).read_bytes()
-        if self.lib.llama_state_seq_set_data(self.pointer, data, len(data), 0) != len(data):
-            raise HostError(f"{path} holds no cache of this context")
+        self.restore(pathlib.Path(path).read_bytes())
 
     def close(self):
         self.lib.llama_batch_free(self.batch)

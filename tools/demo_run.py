@@ -77,9 +77,10 @@ def prompt(session, tokens, loss_tokens, rival):
     return chunks, losses, int(np.argmax(session.logits(len(chunk) - 1)))
 
 
-def greedy(session, token, position):
+def greedy(session, token, position, n=NEXT_TOKENS):
+    """`token`, which belongs at `position`, and the n - 1 most likely ones after it."""
     out = [token]
-    while len(out) < NEXT_TOKENS:
+    while len(out) < n:
         session.decode(out[-1:], position + len(out) - 1, wanted=(0,))
         out.append(int(np.argmax(session.logits(0))))
     return out
