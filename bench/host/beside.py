@@ -29,15 +29,22 @@ def parser_of(script, doc):
     return parser
 
 
+def command_of(script, args, *options):
+    """Runs the script as a child."""
+    return [sys.executable, script, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads), *options]
+
+
+def environment_of(preset, report, **variables):
+    """The caller's environment with a preset's variables and no others of ours than KEPT."""
+    return environment.clean(*KEPT, **variables) | {"ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report)}
+
+
 def run_child(script, preset, args, *options, **variables):
     """The JSON lines that the script printed as the child of one preset, and the plug-in's report."""
-    command = [sys.executable, script, "--child", "--plugin", str(args.plugin), "--threads", str(args.threads),
-               *options]
-    variables = environment.clean(*KEPT, **variables)
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        variables |= {"ROUTERELAY_PRESET": preset, "ROUTERELAY_REPORT": str(report)}
-        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        done = subprocess.run(command_of(script, args, *options), env=environment_of(preset, report, **variables),
+                              capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"bench {pathlib.Path(script).stem}: {preset} failed\n{done.stderr.strip()}")
         return [json.loads(line) for line in done.stdout.splitlines()], json.loads(report.read_text())

@@ -109,8 +109,9 @@ def contestant(name, model, tokens, facts, args):
     questions = [model.tokenize(QUESTION.format(archive, archive), start=False) for archive, _ in facts]
     answers = [model.text(ask(session, state, question, len(tokens))) for question in questions]
     session.close()
+    recalled = [is_recalled(answer, code) for answer, (_, code) in zip(answers, facts)]
     print(json.dumps({"name": name, "seconds": sum(seconds), "loss": float(np.mean(losses)), "answers": answers,
-                      "recalled": [is_recalled(answer, code) for answer, (_, code) in zip(answers, facts)]}), flush=True)
+                      "recalled": recalled}), flush=True)
 
 
 def child(args):
@@ -129,10 +130,10 @@ def child(args):
 
 
 def settings_of(args):
-    """What makes a kept result another one."""
+    """What makes a result another one."""
     kept = {name: os.environ[name] for name in beside.KEPT if name in os.environ}
     return {"model": args.model, "cache": args.cache, "tokens": args.tokens, "loss_tokens": args.loss_tokens,
-            "questions": args.questions, "presets": args.presets, **kept}
+            "questions": args.questions, **kept}
 
 
 def run_haystack(haystack, args):
@@ -155,7 +156,8 @@ def run_haystacks(args):
     settings, done = settings_of(args), {}
     if args.keep and args.keep.exists():
         entries = [json.loads(line) for line in args.keep.read_text().splitlines()]
-        done = {entry["result"]["haystack"]: entry["result"] for entry in entries if entry["settings"] == settings}
+        done = {entry["result"]["haystack"]: entry["result"] for entry in entries
+                if entry["settings"] == settings and set(args.presets) <= set(entry["result"]["found"])}
     for haystack in args.haystacks:
         if haystack not in done:
             done[haystack] = run_haystack(haystack, args)
@@ -213,9 +215,8 @@ def run(args):
     last = haystacks[-1]
     where = results.machine(args.threads, last["isa"], last["ggml"])
     if args.json:
-        shared = settings_of(args)
-        shared.pop("presets")
-        results.print_json("bench haystacks", last["version"], where, records_of(haystacks, contestants, **shared))
+        results.print_json("bench haystacks", last["version"], where,
+                           records_of(haystacks, contestants, **settings_of(args)))
         return
     asked = len(haystacks) * args.questions
     results.print_plain(f"{args.model}, {args.cache} cache, {len(haystacks)} haystacks of {args.tokens} tokens with "

@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -85,6 +86,103 @@ class Divergence(unittest.TestCase):
         self.assertEqual(found["exact", "mean_kl"], 0)
         self.assertEqual(found["exact", "same_top"], 1)
         self.assertGreater(found["stock_flash_off", "mean_kl"], 0)
+
+
+class Haystacks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, str(BENCH))
+        import haystacks
+        cls.haystacks = haystacks
+
+    def test_a_needle_in_every_part_of_the_filler(self):
+        self.assertEqual(self.haystacks.hide([1, 2, 3, 4], [[10, 11], [20]], [0.25, 0.9]), [1, 10, 11, 2, 3, 20, 4])
+        facts, depths = self.haystacks.facts_of(3, 8)
+        self.assertEqual([int(8 * depth) for depth in depths], list(range(8)))
+        self.assertEqual(len({archive for archive, _ in facts}), 8)
+        self.assertTrue(all(len(code) == 6 and code.isdigit() for _, code in facts))
+        self.assertEqual((facts, depths), self.haystacks.facts_of(3, 8))
+        self.assertNotEqual(facts, self.haystacks.facts_of(4, 8)[0])
+
+    def test_kinds_of_text_take_turns(self):
+        self.assertEqual(self.haystacks.text_of(0, 500), self.haystacks.text_of(2, 500))
+        self.assertNotEqual(self.haystacks.text_of(0, 500), self.haystacks.text_of(1, 500))
+        self.assertEqual(len(self.haystacks.text_of(1, 100_000)), 100_000)
+
+    def test_an_answer_begins_with_the_code(self):
+        self.assertTrue(self.haystacks.is_recalled(" 012345.\n", "012345"))
+        self.assertFalse(self.haystacks.is_recalled(" 12345.\n", "012345"))
+        self.assertFalse(self.haystacks.is_recalled(" not 012345", "012345"))
+
+    def test_a_preset_is_summed_against_stock(self):
+        def found(stock, preset, loss):
+            run = {"seconds": 2.0, "density": 0.5, "model_density": 0.6}
+            return {"haystack": 0, "found": {"stock": {**run, "loss": 1.0, "recalled": stock},
+                                             "fast": {**run, "loss": loss, "recalled": preset}}}
+        summary = self.haystacks.summary_of("fast", [found([True, True], [True, False], 1.1),
+                                                     found([True, True], [True, True], 1.3)])
+        self.assertEqual((summary["recalled"], summary["recalled_of_stock"], summary["density"]), (3, 0.75, 0.5))
+        self.assertAlmostEqual(summary["added_loss"], 0.2)
+        self.assertAlmostEqual(summary["added_loss_error"], 0.1)
+
+    def test_finished_haystacks_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = ("--plugin", PLUGIN, "--model", "smollm2", "--tokens", "512", "--loss-tokens", "64",
+                       "--questions", "1", "--presets", "exact", "--keep", str(pathlib.Path(folder) / "kept"), "--json")
+            first = run("haystacks.py", *options, "--haystacks", "1")
+            self.assertEqual(first.returncode, 0, first.stderr)
+            records = {(r["name"], r["params"]["preset"]): r["value"] for r in json.loads(first.stdout)["results"]}
+            self.assertLess(abs(records["added_loss", "exact"]), 0.05)
+            self.assertEqual(records["density", "exact"], 1)
+            again = run("haystacks.py", *options, "--haystacks", "1", "--plugin", "/nowhere")
+            self.assertEqual(json.loads(again.stdout)["results"], json.loads(first.stdout)["results"])
+
+    def test_what_is_not_legal_is_said(self):
+        for options, words in ((("--tokens", "700"), "multiples of 512"), (("--questions", "99"), "1 to 20"),
+                               (("--loss-tokens", "16384"), "fewer than that")):
+            done = run("haystacks.py", *options)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
+
+class OpenVino(unittest.TestCase):
+    """Without the package itself, which is nothing for every test run to fetch."""
+
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, str(BENCH))
+        import openvino
+        cls.openvino = openvino
+
+    def test_every_contestant_beside_the_dense_one_of_its_engine(self):
+        def answers(seconds, following):
+            return [{"seconds": s, "next": following} for s in seconds]
+        found = {"stock": {512: answers([1.0, 2.0], []), 5120: answers([30.0, 20.0], [1, 2, 3])},
+                 "exact": {512: answers([1.0], []), 5120: answers([16.0], [1, 2, 4])},
+                 "openvino_dense_512": {512: answers([0.5], []), 5120: answers([8.0], [7, 7])},
+                 "openvino_sparse_512": {512: answers([0.5], []), 5120: answers([6.0, 7.0], [7, 8])}}
+        records = self.openvino.records_of(list(found), found, 5120)
+        value = {(r["params"]["contestant"], r["name"]): r["value"] for r in records}
+        self.assertEqual(value["stock", "first_token_seconds"], 20)
+        self.assertEqual(value["stock", "attention_seconds"], 10)
+        self.assertEqual(value["exact", "speedup"], 1.25)
+        self.assertEqual(value["exact", "same_next"], 2)
+        self.assertEqual(value["openvino_sparse_512", "speedup"], 8 / 6)
+        self.assertEqual(value["openvino_sparse_512", "slowest_seconds"], 7)
+        self.assertEqual(value["openvino_sparse_512", "same_next"], 1)
+
+    def test_a_process_answers_line_by_line_and_says_why_it_ended(self):
+        echo = "import sys\nprint('noise\\n{}', flush=True)\nfor line in sys.stdin: print(line, end='', flush=True)"
+        process = self.openvino.Process("echo", [sys.executable, "-c", echo])
+        self.assertEqual(process.ask(tokens=3), {"tokens": 3})
+        process.close()
+        with self.assertRaisesRegex(self.openvino.demo_llama.HostError, "(?s)broken failed.*no such thing"):
+            self.openvino.Process("broken", [sys.executable, "-c", "raise SystemExit('no such thing')"])
+
+    def test_what_is_not_legal_is_said(self):
+        done = run("openvino.py", "--tokens", "9000")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("legal: 513 to 8192", done.stderr)
 
 
 class Prompts(unittest.TestCase):
