@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a preset forget? Facts hidden in long texts, each asked for over the cache that the text left.
 
-A haystack is real text with a fact in each eighth of it: the entry code of an archive. It goes through llama.cpp once
+A haystack is real text with a fact in each eighth of it: the secret code of an animal. It goes through llama.cpp once
 per contestant, stock and the presets, whole micro-batches only, so that no short last one is dense. Its cache is saved,
 and every question is decoded greedily over a copy of it; too short for the plug-in, questions are the host's own dense
-attention. Counted: codes that the answer begins with. Beside it: the loss of the haystack's last tokens against stock.
-Even haystacks are Python's documentation, which the presets were tuned on, odd ones sources of its library.
+attention. Counted: codes that the answer begins with. Beside it, against the dense contestant: the loss of the right
+codes after their questions, which says more than a count, and that of the haystack's last tokens. Even haystacks are
+Python's documentation, which the presets were tuned on, odd ones sources of its library.
 """
 
 import argparse
@@ -25,10 +26,10 @@ import models
 import results
 
 CHUNK = demo_run.UBATCH
-ARCHIVES = ("avocet", "bittern", "curlew", "dunlin", "egret", "fulmar", "gannet", "heron", "ibis", "jackdaw", "kestrel",
-            "lapwing", "magpie", "nightjar", "osprey", "plover", "quail", "redstart", "siskin", "turnstone")
-FACT = "\nThe entry code of the {} archive is {}.\n"
-QUESTION = "\n\nQuestion: What is the entry code of the {} archive?\nAnswer: The entry code of the {} archive is"
+ANIMALS = ("bear", "camel", "cat", "cow", "crab", "deer", "dog", "dolphin", "duck", "eagle", "fox", "frog", "goat",
+           "horse", "lion", "monkey", "rabbit", "spider", "tiger", "whale")
+FACT = "\nThe secret code of the {} is {}.\n"
+QUESTION = "\n\nQuestion: What is the secret code of the {}?\nAnswer: The secret code of the {} is"
 ANSWER_TOKENS = 12  # a code of six digits takes seven of a tokeniser that knows single digits
 ROOM = 128          # of the context, for a question and its answer
 
@@ -37,10 +38,10 @@ ROOM = 128          # of the context, for a question and its answer
 
 
 def facts_of(haystack, n):
-    """n pairs (archive, code) and where each stands, as a share of the text: somewhere in its n-th part."""
+    """n pairs (animal, code) and where each stands, as a share of the text: somewhere in its n-th part."""
     chance = random.Random(f"haystack {haystack}")
-    archives = chance.sample(ARCHIVES, n)
-    return ([(archive, f"{chance.randrange(10**6):06}") for archive in archives],
+    animals = chance.sample(ANIMALS, n)
+    return ([(animal, f"{chance.randrange(10**6):06}") for animal in animals],
             [(i + chance.random()) / n for i in range(n)])
 
 
@@ -84,16 +85,20 @@ def haystack_tokens(model, haystack, n_tokens, facts, depths):
     return start + hide(filler, needles, depths)
 
 
-# --- In the child: one haystack, one preset, and for the first preset stock before it.
+# --- In the child: one haystack, one preset, and where it is asked for stock before it.
 
 
-def ask(session, state, question, position):
-    """The tokens that follow the question most likely."""
+def ask(session, state, question, code, position):
+    """Of tokens: what follows the question most likely, and the mean loss of the right code after it."""
     session.clear()
     session.restore(state)
-    session.decode(question, position, (len(question) - 1,))
-    first = int(np.argmax(session.logits(len(question) - 1)))
-    return demo_run.greedy(session, first, position + len(question), ANSWER_TOKENS)
+    whole, last = question + code, len(question) - 1
+    session.decode(whole, position, range(last, len(whole) - 1))
+    rows = [np.array(session.logits(i)) for i in range(last, len(whole) - 1)]
+    losses = [demo_run.nats(row, token) for row, token in zip(rows, code)]
+    session.forget_from(position + len(question))
+    answer = demo_run.greedy(session, int(np.argmax(rows[0])), position + len(question), ANSWER_TOKENS)
+    return answer, float(np.mean(losses))
 
 
 def is_recalled(answer, code):
@@ -106,12 +111,16 @@ def contestant(name, model, tokens, facts, args):
     session.clear()
     seconds, losses, _ = demo_run.prompt(session, tokens, args.loss_tokens, ())
     state = session.state()
-    questions = [model.tokenize(QUESTION.format(archive, archive), start=False) for archive, _ in facts]
-    answers = [model.text(ask(session, state, question, len(tokens))) for question in questions]
+    found = {"name": name, "seconds": sum(seconds), "loss": float(np.mean(losses)), "answers": [], "recalled": [],
+             "code_losses": []}
+    for animal, code in facts:
+        question = model.tokenize(QUESTION.format(animal, animal), start=False)
+        answer, loss = ask(session, state, question, model.tokenize(f" {code}", start=False), len(tokens))
+        found["answers"].append(model.text(answer))
+        found["recalled"].append(is_recalled(found["answers"][-1], code))
+        found["code_losses"].append(loss)
     session.close()
-    recalled = [is_recalled(answer, code) for answer, (_, code) in zip(answers, facts)]
-    print(json.dumps({"name": name, "seconds": sum(seconds), "loss": float(np.mean(losses)), "answers": answers,
-                      "recalled": recalled}), flush=True)
+    print(json.dumps(found), flush=True)
 
 
 def child(args):
@@ -137,18 +146,23 @@ def settings_of(args):
 
 
 def run_haystack(haystack, args):
-    """{contestant: what it printed, and the density of its routed rows}, with the last report."""
+    """What every contestant printed, and the density of its routed rows."""
     options = ["--file", str(models.fetch(args.model)), "--cache", args.cache, "--tokens", str(args.tokens),
                "--loss-tokens", str(args.loss_tokens), "--questions", str(args.questions), "--haystack", str(haystack)]
     options += ["--library", str(args.library)] if args.library else []
     found, report = {}, {}
-    for i, preset in enumerate(args.presets):
-        lines, report = beside.run_child(__file__, preset, args, *options, *["--stock"] * (i == 0))
+    for i, preset in enumerate(name for name in contestants_of(args) if name != "stock"):
+        stock = ["--stock"] if i == 0 and args.dense == "stock" else []
+        lines, report = beside.run_child(__file__, preset, args, *options, *stock)
         for line in lines:
             found[line.pop("name")] = line
         found[preset] |= {"density": report["density"], "model_density": report["model_density"]}
     return {"haystack": haystack, "found": found, "version": report["version"], "isa": report["isa"],
             "ggml": report["host"]["ggml"]}
+
+
+def contestants_of(args):
+    return list(dict.fromkeys([args.dense, *args.presets]))
 
 
 def run_haystacks(args):
@@ -157,7 +171,7 @@ def run_haystacks(args):
     if args.keep and args.keep.exists():
         entries = [json.loads(line) for line in args.keep.read_text().splitlines()]
         done = {entry["result"]["haystack"]: entry["result"] for entry in entries
-                if entry["settings"] == settings and set(args.presets) <= set(entry["result"]["found"])}
+                if entry["settings"] == settings and set(contestants_of(args)) <= set(entry["result"]["found"])}
     for haystack in args.haystacks:
         if haystack not in done:
             done[haystack] = run_haystack(haystack, args)
@@ -167,51 +181,54 @@ def run_haystacks(args):
     return [done[haystack] for haystack in args.haystacks]
 
 
-def summary_of(name, haystacks):
-    """Of one contestant over all haystacks."""
-    runs, stock = [h["found"][name] for h in haystacks], [h["found"]["stock"] for h in haystacks]
-    recalled, of = (sum(sum(run["recalled"]) for run in which) for which in (runs, stock))
-    added = [run["loss"] - beside_it["loss"] for run, beside_it in zip(runs, stock)]
-    out = {"recalled": recalled, "prefill_seconds": statistics.mean(run["seconds"] for run in runs),
-           "loss": statistics.mean(run["loss"] for run in runs)}
-    if name == "stock":
+UNITS = {"recalled": "codes", "recalled_of_dense": "share", "code_loss": "nats/token", "added_code_loss": "nats/token",
+         "loss": "nats/token", "added_loss": "nats/token", "added_loss_error": "nats/token", "density": "share",
+         "model_density": "share", "prefill_seconds": "s"}
+
+
+def summary_of(name, dense, haystacks):
+    """Of one contestant over all haystacks, against the dense one."""
+    runs, beside_it = ([h["found"][which] for h in haystacks] for which in (name, dense))
+    recalled, of = (sum(sum(run["recalled"]) for run in which) for which in (runs, beside_it))
+    code_loss, dense_code_loss = (statistics.mean(loss for run in which for loss in run["code_losses"])
+                                  for which in (runs, beside_it))
+    added = [run["loss"] - other["loss"] for run, other in zip(runs, beside_it)]
+    out = {"recalled": recalled, "code_loss": code_loss, "loss": statistics.mean(run["loss"] for run in runs),
+           "prefill_seconds": statistics.mean(run["seconds"] for run in runs)}
+    if name == dense:
         return out
-    error = statistics.stdev(added) / len(added) ** 0.5 if len(added) > 1 else 0.0
-    return out | {"recalled_of_stock": recalled / of if of else 0.0, "added_loss": statistics.mean(added),
-                  "added_loss_error": error, "density": statistics.mean(run["density"] for run in runs),
+    return out | {"recalled_of_dense": recalled / of if of else 0.0, "added_code_loss": code_loss - dense_code_loss,
+                  "added_loss": statistics.mean(added),
+                  "added_loss_error": statistics.stdev(added) / len(added) ** 0.5 if len(added) > 1 else 0.0,
+                  "density": statistics.mean(run["density"] for run in runs),
                   "model_density": statistics.mean(run["model_density"] for run in runs)}
 
 
-UNITS = {"recalled": "codes", "recalled_of_stock": "share", "loss": "nats/token", "added_loss": "nats/token",
-         "added_loss_error": "nats/token", "density": "share", "model_density": "share", "prefill_seconds": "s"}
-
-
 def records_of(haystacks, contestants, **shared):
-    out = []
+    """Sums, then haystack by haystack. The first contestant is the dense one."""
+    dense, out = contestants[0], []
     for name in contestants:
-        out += [results.record(key, value, UNITS[key], preset=name, haystacks=len(haystacks), **shared)
-                for key, value in summary_of(name, haystacks).items()]
+        out += [results.record(key, value, UNITS[key], preset=name, dense=dense, haystacks=len(haystacks), **shared)
+                for key, value in summary_of(name, dense, haystacks).items()]
         for h in haystacks:
-            run, stock = h["found"][name], h["found"]["stock"]
-            out += [results.record("haystack_recalled", sum(run["recalled"]), "codes", preset=name,
-                                   haystack=h["haystack"], **shared),
-                    results.record("haystack_added_loss", run["loss"] - stock["loss"], "nats/token", preset=name,
-                                   haystack=h["haystack"], **shared)]
+            params = {"preset": name, "dense": dense, "haystack": h["haystack"], **shared}
+            run, beside_it = h["found"][name], h["found"][dense]
+            out += [results.record("haystack_recalled", sum(run["recalled"]), "codes", **params),
+                    results.record("haystack_added_loss", run["loss"] - beside_it["loss"], "nats/token", **params)]
     return out
 
 
 def cells_of(name, found, asked):
-    cells = [name, f"{found['recalled']} of {asked}"]
-    if name == "stock":
-        return [*cells, "", f"{found['loss']:.4f}", "", "", f"{found['prefill_seconds']:.0f}"]
-    return [*cells, f"{100 * found['recalled_of_stock']:.0f} %", f"{found['loss']:.4f}",
-            f"{found['added_loss']:+.4f} +- {found['added_loss_error']:.4f}", f"{found['density']:.3f}",
-            f"{found['prefill_seconds']:.0f}"]
+    added = ["", "", "", ""]
+    if "added_loss" in found:
+        added = [f"{100 * found['recalled_of_dense']:.0f} %", f"{found['added_code_loss']:+.3f}",
+                 f"{found['added_loss']:+.4f} +- {found['added_loss_error']:.4f}", f"{found['density']:.3f}"]
+    return [name, f"{found['recalled']} of {asked}", added[0], f"{found['code_loss']:.3f}", added[1],
+            f"{found['loss']:.4f}", *added[2:], f"{found['prefill_seconds']:.0f}"]
 
 
 def run(args):
-    haystacks = run_haystacks(args)
-    contestants = ["stock", *args.presets]
+    haystacks, contestants = run_haystacks(args), contestants_of(args)
     last = haystacks[-1]
     where = results.machine(args.threads, last["isa"], last["ggml"])
     if args.json:
@@ -219,11 +236,12 @@ def run(args):
                            records_of(haystacks, contestants, **settings_of(args)))
         return
     asked = len(haystacks) * args.questions
-    results.print_plain(f"{args.model}, {args.cache} cache, {len(haystacks)} haystacks of {args.tokens} tokens with "
-                        f"{args.questions} facts each, llama.cpp with ggml {where['ggml']}, {where['isa']} on "
-                        f"{where['cpu']}; loss of the last {args.loss_tokens} tokens",
-                        ["", "recalled", "of stock", "loss", "added", "density", "seconds"],
-                        [cells_of(name, summary_of(name, haystacks), asked) for name in contestants])
+    title = (f"{args.model}, {args.cache} cache, {len(haystacks)} haystacks of {args.tokens} tokens with "
+             f"{args.questions} facts each, llama.cpp with ggml {where['ggml']}, {where['isa']} on {where['cpu']}; "
+             f"text: the last {args.loss_tokens} tokens")
+    results.print_plain(title, ["", "recalled", "of dense", "loss of codes", "added", "of text", "added", "density",
+                                "seconds"],
+                        [cells_of(name, summary_of(name, contestants[0], haystacks), asked) for name in contestants])
 
 
 def parse_args():
@@ -231,6 +249,8 @@ def parse_args():
         return lambda text: [kind(item) for item in text.split(",")]
     parser = beside.parser_of(__file__, __doc__)
     parser.add_argument("--presets", type=listed(str), default=["exact", "balanced"])
+    parser.add_argument("--dense", choices=("stock", "exact"), default="stock",
+                        help="what presets are compared with; `exact` takes half of stock's time")
     parser.add_argument("--model", choices=list(models.MODELS), default="qwen-0.5b")
     parser.add_argument("--cache", choices=list(demo_llama.CACHE_TYPES), default="f16")
     parser.add_argument("--haystacks", type=listed(int), default=list(range(6)), help="by number; default: 0,1,2,3,4,5")
@@ -244,8 +264,8 @@ def parse_args():
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     parser.add_argument("--stock", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if min(args.haystacks) < 0 or args.threads < 1 or not 1 <= args.questions <= len(ARCHIVES):
-        parser.error(f"--haystacks are at least 0, --threads at least 1, --questions 1 to {len(ARCHIVES)}")
+    if min(args.haystacks) < 0 or args.threads < 1 or not 1 <= args.questions <= len(ANIMALS):
+        parser.error(f"--haystacks are at least 0, --threads at least 1, --questions 1 to {len(ANIMALS)}")
     if args.tokens < CHUNK or args.tokens % CHUNK or not 1 <= args.loss_tokens < args.tokens:
         parser.error(f"--tokens is {args.tokens}; legal: multiples of {CHUNK}; --loss-tokens: from 1, fewer than that")
     return args

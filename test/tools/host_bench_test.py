@@ -99,7 +99,7 @@ class Haystacks(unittest.TestCase):
         self.assertEqual(self.haystacks.hide([1, 2, 3, 4], [[10, 11], [20]], [0.25, 0.9]), [1, 10, 11, 2, 3, 20, 4])
         facts, depths = self.haystacks.facts_of(3, 8)
         self.assertEqual([int(8 * depth) for depth in depths], list(range(8)))
-        self.assertEqual(len({archive for archive, _ in facts}), 8)
+        self.assertEqual(len({animal for animal, _ in facts}), 8)
         self.assertTrue(all(len(code) == 6 and code.isdigit() for _, code in facts))
         self.assertEqual((facts, depths), self.haystacks.facts_of(3, 8))
         self.assertNotEqual(facts, self.haystacks.facts_of(4, 8)[0])
@@ -114,14 +114,16 @@ class Haystacks(unittest.TestCase):
         self.assertFalse(self.haystacks.is_recalled(" 12345.\n", "012345"))
         self.assertFalse(self.haystacks.is_recalled(" not 012345", "012345"))
 
-    def test_a_preset_is_summed_against_stock(self):
-        def found(stock, preset, loss):
+    def test_a_preset_is_summed_against_the_dense_one(self):
+        def found(dense, preset, loss):
             run = {"seconds": 2.0, "density": 0.5, "model_density": 0.6}
-            return {"haystack": 0, "found": {"stock": {**run, "loss": 1.0, "recalled": stock},
-                                             "fast": {**run, "loss": loss, "recalled": preset}}}
-        summary = self.haystacks.summary_of("fast", [found([True, True], [True, False], 1.1),
-                                                     found([True, True], [True, True], 1.3)])
-        self.assertEqual((summary["recalled"], summary["recalled_of_stock"], summary["density"]), (3, 0.75, 0.5))
+            return {"haystack": 0, "found": {
+                "exact": {**run, "loss": 1.0, "recalled": dense, "code_losses": [0.25, 0.75]},
+                "fast": {**run, "loss": loss, "recalled": preset, "code_losses": [0.5, 1.0]}}}
+        summary = self.haystacks.summary_of("fast", "exact", [found([True, True], [True, False], 1.1),
+                                                              found([True, True], [True, True], 1.3)])
+        self.assertEqual((summary["recalled"], summary["recalled_of_dense"], summary["density"]), (3, 0.75, 0.5))
+        self.assertEqual((summary["code_loss"], summary["added_code_loss"]), (0.75, 0.25))
         self.assertAlmostEqual(summary["added_loss"], 0.2)
         self.assertAlmostEqual(summary["added_loss_error"], 0.1)
 
