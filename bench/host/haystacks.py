@@ -194,7 +194,7 @@ def summary_of(name, dense, haystacks):
                                   for which in (runs, beside_it))
     added = [run["loss"] - other["loss"] for run, other in zip(runs, beside_it)]
     out = {"recalled": recalled, "code_loss": code_loss, "loss": statistics.mean(run["loss"] for run in runs),
-           "prefill_seconds": statistics.mean(run["seconds"] for run in runs)}
+           "prefill_seconds": statistics.median(run["seconds"] for run in runs)}
     if name == dense:
         return out
     return out | {"recalled_of_dense": recalled / of if of else 0.0, "added_code_loss": code_loss - dense_code_loss,

@@ -172,6 +172,7 @@ class OpenVino(unittest.TestCase):
         self.assertEqual(value["openvino_sparse_512", "speedup"], 8 / 6)
         self.assertEqual(value["openvino_sparse_512", "slowest_seconds"], 7)
         self.assertEqual(value["openvino_sparse_512", "same_next"], 1)
+        self.assertEqual(value["openvino_sparse_512", "same_again"], 2)
 
     def test_a_process_answers_line_by_line_and_says_why_it_ended(self):
         echo = "import sys\nprint('noise\\n{}', flush=True)\nfor line in sys.stdin: print(line, end='', flush=True)"
