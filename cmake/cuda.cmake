@@ -41,9 +41,13 @@ target_include_directories(rr_cuda_kernels SYSTEM PRIVATE ${RR_CUTLASS})
 target_compile_options(rr_cuda_kernels PRIVATE -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -lineinfo
   -diag-suppress=554 $<$<BOOL:${RR_WERROR}>:-Werror=all-warnings>)
 
+# The host code as objects: the tests link them too, and so reach what the shared library hides.
 file(GLOB_RECURSE rr_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cc)
-add_library(routerelay-cuda SHARED ${rr_cuda_sources} $<TARGET_OBJECTS:rr_cuda_kernels>)
+add_library(rr_cuda OBJECT ${rr_cuda_sources})
+target_link_libraries(rr_cuda PUBLIC rr_core CUDA::cudart_static PRIVATE rr_flags)
+
+add_library(routerelay-cuda SHARED $<TARGET_OBJECTS:rr_cuda> $<TARGET_OBJECTS:rr_cuda_kernels>)
 target_include_directories(routerelay-cuda PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
-target_link_libraries(routerelay-cuda PRIVATE rr_flags rr_core CUDA::cudart_static)
+target_link_libraries(routerelay-cuda PRIVATE rr_core CUDA::cudart_static)
 target_link_options(routerelay-cuda PRIVATE -Wl,--version-script=${rr_exports} -Wl,--no-undefined)
 set_target_properties(routerelay-cuda PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS ${rr_exports})

@@ -43,19 +43,25 @@ Status tensor_of(const char* name, const rr_tensor* t, routerelay::MutableTensor
   if (t->device_type != RR_DEVICE_CUDA)
     return invalid(
         fmt::format("{}.device_type is {}; legal: {} (CUDA)", name, t->device_type, RR_DEVICE_CUDA));
-  if (t->ndim != 3 || t->shape == nullptr)
-    return invalid(
-        fmt::format("{}.ndim is {}; legal: 3 (tokens, heads, head_dim), with a shape", name, t->ndim));
+  if (t->ndim != 3)
+    return invalid(fmt::format("{}.ndim is {}; legal: 3 (tokens, heads, head_dim)", name, t->ndim));
+  if (t->shape == nullptr) return invalid(fmt::format("{}.shape is null; give its three sizes", name));
   if (t->dtype_bits != 16 || t->dtype_lanes != 1 || (t->dtype_code != RR_FLOAT && t->dtype_code != RR_BFLOAT))
     return invalid(fmt::format("{}.dtype is code {}, {} bits, {} lanes; legal: (2, 16, 1), (4, 16, 1)", name,
                                t->dtype_code, t->dtype_bits, t->dtype_lanes));
   out.dtype = t->dtype_code == RR_FLOAT ? DType::kF16 : DType::kBF16;
   if (t->data != nullptr) out.data = static_cast<std::byte*>(t->data) + t->byte_offset;
   out.tokens = t->shape[0], out.heads = t->shape[1], out.head_dim = t->shape[2];
-  out.head_stride = t->strides == nullptr ? out.head_dim : t->strides[1];
-  out.token_stride = t->strides == nullptr ? out.heads * out.head_dim : t->strides[0];
-  if (t->strides != nullptr && t->strides[2] != 1)
-    return invalid(fmt::format("{}.strides[2] is {}; legal: 1", name, t->strides[2]));
+  if (t->strides == nullptr) {
+    // plan_attend judges the sizes. Until then they may be anything, and overflow must have a meaning.
+    out.head_stride = out.head_dim;
+    out.token_stride =
+        static_cast<int64_t>(static_cast<uint64_t>(out.heads) * static_cast<uint64_t>(out.head_dim));
+    return {};
+  }
+  if (t->strides[2] != 1) return invalid(fmt::format("{}.strides[2] is {}; legal: 1", name, t->strides[2]));
+  out.head_stride = t->strides[1];
+  out.token_stride = t->strides[0];
   return {};
 }
 

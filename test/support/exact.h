@@ -76,33 +76,60 @@ inline void exact_query(const ExactInput& in, const std::vector<int64_t>& keys, 
       keys.empty() ? -std::numeric_limits<double>::infinity() : (best + std::log(total)) / std::log(2.0);
 }
 
-// `routes` as the stage gets them: full, or lists indexed by q_head * n_rows + row.
-inline Exact exact_attention(const Problem& p, const Routes& routes) {
-  const ExactInput in(p);
-  const int64_t q_block = p.rows.q_block, k_block = p.rows.k_block;
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  Exact e{p.q.view.tokens, p.q.view.heads, p.q.view.head_dim, {}, {}};
-  e.out.assign(static_cast<size_t>(e.q_tokens * e.q_heads * e.head_dim), nan);
-  e.lse_log2.assign(static_cast<size_t>(e.q_heads * e.q_tokens), nan);
-  int64_t n_rows = 0;
-  for (const Sequence& s : p.sequences) n_rows += (s.q_len + q_block - 1) / q_block;
-  for (int64_t head = 0; head < e.q_heads; ++head) {
+// One query of one head.
+struct ExactQuery {
+  size_t sequence = 0;
+  int64_t i = 0;  // in its sequence
+  int64_t head = 0;
+  int64_t row = 0;  // of its head
+};
+
+inline std::vector<ExactQuery> exact_queries(const Problem& p) {
+  std::vector<ExactQuery> queries;
+  for (int64_t head = 0; head < p.q.view.heads; ++head) {
     int64_t first_row = 0;
     for (size_t at = 0; at < p.sequences.size(); ++at) {
-      const Sequence& s = p.sequences[at];
-      for (int64_t i = 0; i < s.q_len; ++i) {
-        std::vector<bool> listed(static_cast<size_t>(s.k_len / k_block + 1), routes.full);
-        if (!routes.full)
-          for (int32_t block : routes.lists[head * n_rows + first_row + i / q_block])
-            listed[static_cast<size_t>(block)] = true;
-        std::vector<int64_t> keys;
-        for (int64_t j = 0; j < s.k_len && j <= s.q_offset + i; ++j)
-          if (listed[static_cast<size_t>(j / k_block)] && p.shown(at, i, j)) keys.push_back(s.k_begin + j);
-        exact_query(in, keys, s.q_begin + i, head, e);
-      }
-      first_row += (s.q_len + q_block - 1) / q_block;
+      const int64_t q_len = p.sequences[at].q_len, q_block = p.rows.q_block;
+      for (int64_t i = 0; i < q_len; ++i) queries.push_back({at, i, head, first_row + i / q_block});
+      first_row += (q_len + q_block - 1) / q_block;
     }
   }
+  return queries;
+}
+
+// The keys that a query sees, as token numbers in k and v. `routes` as the stage gets them: full, or lists indexed by
+// q_head * n_rows + row.
+inline std::vector<int64_t> exact_keys(const Problem& p, const Routes& routes, const ExactQuery& query) {
+  const Sequence& s = p.sequences[query.sequence];
+  const int64_t k_block = p.rows.k_block;
+  int64_t n_rows = 0;
+  for (const Sequence& each : p.sequences) n_rows += (each.q_len + p.rows.q_block - 1) / p.rows.q_block;
+  std::vector<bool> listed(static_cast<size_t>(s.k_len / k_block + 1), routes.full);
+  if (!routes.full)
+    for (int32_t block : routes.lists[query.head * n_rows + query.row])
+      listed[static_cast<size_t>(block)] = true;
+  std::vector<int64_t> keys;
+  for (int64_t j = 0; j < s.k_len && j <= s.q_offset + query.i; ++j)
+    if (listed[static_cast<size_t>(j / k_block)] && p.shown(query.sequence, query.i, j))
+      keys.push_back(s.k_begin + j);
+  return keys;
+}
+
+// NaN everywhere: what no sequence's query fills stays so.
+inline Exact unfilled(const Problem& p) {
+  Exact e{p.q.view.tokens, p.q.view.heads, p.q.view.head_dim, {}, {}};
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  e.out.assign(static_cast<size_t>(e.q_tokens * e.q_heads * e.head_dim), nan);
+  e.lse_log2.assign(static_cast<size_t>(e.q_heads * e.q_tokens), nan);
+  return e;
+}
+
+inline Exact exact_attention(const Problem& p, const Routes& routes) {
+  const ExactInput in(p);
+  Exact e = unfilled(p);
+  for (const ExactQuery& query : exact_queries(p))
+    exact_query(in, exact_keys(p, routes, query), p.sequences[query.sequence].q_begin + query.i, query.head,
+                e);
   return e;
 }
 

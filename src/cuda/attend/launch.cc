@@ -75,6 +75,9 @@ Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_by
     return {Code::kInvalidArgument,
             fmt::format("attend: workspace_bytes is {}; this call needs {}",
                         workspace == nullptr ? 0 : workspace_bytes, plan.workspace_bytes)};
+  if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign != 0)
+    return {Code::kInvalidArgument,
+            fmt::format("attend: workspace is not aligned to {} bytes; move it", kWorkspaceAlign)};
   const Result<Device> device = current_device();
   RR_TRY(device.status());
   if (device.value().compute_capability != 90)

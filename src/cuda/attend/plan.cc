@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numbers>
 #include <string>
+#include <string_view>
 
 #include "core/rows.h"
 #include "cuda/attend/order.h"
@@ -25,24 +26,34 @@ constexpr AttendConfig kConfigs[] = {
 
 // Token coordinates are 32-bit in the copy engine, and half of that range marks what is outside of every tensor.
 constexpr int64_t kMaxTokens = int64_t{1} << 30;
-constexpr int64_t kAlign = 16;  // bytes: the copy engine's grain
+constexpr int64_t kMaxHeads = 1 << 16;          // as on the CPU: more are a mistake
+constexpr int64_t kMaxWork = int64_t{1} << 30;  // the kernel's 32-bit index goes a few items beyond the last
+constexpr int64_t kAlign = 16;                  // bytes: the copy engine's grain
+constexpr int64_t kElementsAlign = kAlign / 2;
+constexpr int64_t kMaxStride = (int64_t{1} << 39) - kElementsAlign;  // its strides stay below 2^40 bytes
 
 template <class... T>
 Status invalid(fmt::format_string<T...> text, T&&... args) {
   return {Code::kInvalidArgument, "attend: " + fmt::format(text, std::forward<T>(args)...)};
 }
 
+// On the device, a misaligned access would end the process's use of it.
+Status check_aligned(std::string_view name, const void* pointer, int64_t bytes) {
+  if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0) return {};
+  return invalid("{} is not aligned to {} bytes; move it", name, bytes);
+}
+
 Status check_tensor(const char* name, const Tensor& t) {
   if (t.data == nullptr) return invalid("{}.data is null; give device memory", name);
   if (t.tokens < 1 || t.tokens > kMaxTokens)
     return invalid("{}.tokens is {}; legal: 1 to {}", name, t.tokens, kMaxTokens);
-  if (t.heads < 1) return invalid("{}.heads is {}; legal: 1 and more", name, t.heads);
-  if (reinterpret_cast<uintptr_t>(t.data) % kAlign != 0)
-    return invalid("{}.data is not aligned to {} bytes; move it", name, kAlign);
+  if (t.heads < 1 || t.heads > kMaxHeads)
+    return invalid("{}.heads is {}; legal: 1 to {}", name, t.heads, kMaxHeads);
+  RR_TRY(check_aligned(fmt::format("{}.data", name), t.data, kAlign));
   const auto stride = [&](const char* axis, int64_t elements, int64_t count) -> Status {
-    if (count > 1 && (elements < t.head_dim || elements * 2 % kAlign != 0))
-      return invalid("{}.{} is {}; legal: multiples of {} from head_dim ({}) on", name, axis, elements,
-                     kAlign / 2, t.head_dim);
+    if (count > 1 && (elements < t.head_dim || elements > kMaxStride || elements % kElementsAlign != 0))
+      return invalid("{}.{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, axis, elements,
+                     kElementsAlign, t.head_dim, kMaxStride);
     return {};
   };
   RR_TRY(stride("token_stride", t.token_stride, t.tokens));
@@ -72,35 +83,44 @@ Status check_shapes(const AttendArgs& a) {
   if ((a.routes.row_offsets == nullptr) != (a.routes.picked == nullptr))
     return invalid(
         "one of routes.row_offsets and routes.picked is null; give both, or neither to visit every block");
+  RR_TRY(check_aligned("lse_log2", a.lse_log2, alignof(float)));
+  RR_TRY(check_aligned("routes.row_offsets", a.routes.row_offsets, alignof(int64_t)));
+  RR_TRY(check_aligned("routes.picked", a.routes.picked, alignof(int32_t)));
   if (a.scale != 0 && !(a.scale >= 1e-37F && a.scale <= 1e38F))
     return invalid("scale is {}; legal: 1e-37 to 1e38, or 0 for 1 / sqrt(head_dim)", a.scale);
   return {};
 }
 
-Status check_sequences(const AttendArgs& a, AttendPlan& plan) {
-  if (a.sequences != nullptr) {
-    if (a.n_sequences < 1 || a.n_sequences > kMaxSequences)
-      return invalid("n_sequences is {}; legal: 1 to {}", a.n_sequences, kMaxSequences);
-    if (a.n_rows < 1) return invalid("n_rows is {}; give the rows of all sequences", a.n_rows);
-    plan.n_rows = a.n_rows;
-    return {};
-  }
+Status check_batch(const AttendArgs& a, AttendPlan& plan) {
+  if (a.n_sequences < 1 || a.n_sequences > kMaxSequences)
+    return invalid("n_sequences is {}; legal: 1 to {}", a.n_sequences, kMaxSequences);
+  RR_TRY(check_aligned("sequences", a.sequences, alignof(Sequence)));
+  if (a.n_rows < 1) return invalid("n_rows is {}; give the rows of all sequences", a.n_rows);
+  plan.n_rows = a.n_rows;
+  return {};
+}
+
+Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
+  // C leaves the count of no sequences at 0.
+  if (a.n_sequences != 0 && a.n_sequences != 1)
+    return invalid("n_sequences is {} and sequences is null; give their array", a.n_sequences);
   Sequence& s = plan.sequence = a.sequence;
   if (s.q_begin == 0 && s.q_len == 0 && s.k_begin == 0 && s.k_len == 0 && s.q_offset == 0) {
     s.q_len = a.q.tokens;
     s.k_len = a.k.tokens;
-    s.q_offset = a.k.tokens - a.q.tokens;
-    if (a.causal && s.q_offset < 0)
+    s.q_offset = a.causal ? a.k.tokens - a.q.tokens : 0;
+    if (s.q_offset < 0)
       return invalid("q has {} tokens, k {}; the default sequence ends where its keys end: give `sequence`",
                      a.q.tokens, a.k.tokens);
   }
-  if (s.q_begin < 0 || s.q_len < 1 || s.q_begin + s.q_len > a.q.tokens)
+  if (s.q_begin < 0 || s.q_len < 1 || s.q_len > a.q.tokens || s.q_begin > a.q.tokens - s.q_len)
     return invalid("sequence.q_begin is {}, q_len {}; legal: inside the {} tokens of q", s.q_begin, s.q_len,
                    a.q.tokens);
-  if (s.k_begin < 0 || s.k_len < 0 || s.k_begin + s.k_len > a.k.tokens)
+  if (s.k_begin < 0 || s.k_len < 0 || s.k_len > a.k.tokens || s.k_begin > a.k.tokens - s.k_len)
     return invalid("sequence.k_begin is {}, k_len {}; legal: inside the {} tokens of k", s.k_begin, s.k_len,
                    a.k.tokens);
   if (s.q_offset < 0) return invalid("sequence.q_offset is {}; legal: 0 and more", s.q_offset);
+  s.q_offset = std::min(s.q_offset, s.k_len);  // from there on, every query sees every key
   plan.n_rows = ceil_div(s.q_len, a.q_block);
   return {};
 }
@@ -138,14 +158,15 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
   AttendPlan plan;
   RR_TRY(check_shapes(args));
   RR_TRY(choose(args, plan.config));
-  RR_TRY(check_sequences(args, plan));
+  RR_TRY(args.sequences == nullptr ? check_sequence(args, plan) : check_batch(args, plan));
+  if (plan.n_rows > kMaxWork / args.q.heads)
+    return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, kMaxWork);
   plan.n_work = plan.n_rows * args.q.heads;
-  if (plan.n_work > INT32_MAX)
-    return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, INT32_MAX);
   const float scale = args.scale != 0 ? args.scale : 1 / std::sqrt(static_cast<float>(args.q.head_dim));
   plan.scale_log2 = scale * std::numbers::log2e_v<float>;
   plan.work_bytes = plan.n_work * static_cast<int64_t>(sizeof(Work));
-  plan.workspace_bytes = ceil_div(plan.work_bytes + int64_t{sizeof(int32_t)}, 256) * 256;
+  plan.workspace_bytes =
+      ceil_div(plan.work_bytes + int64_t{sizeof(int32_t)}, kWorkspaceAlign) * kWorkspaceAlign;
   return plan;
 }
 

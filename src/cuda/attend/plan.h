@@ -14,6 +14,8 @@ namespace routerelay::cuda {
 // Every line of configs.def.
 std::span<const AttendConfig> attend_configs();
 
+inline constexpr int64_t kWorkspaceAlign = 256;  // bytes: what cudaMalloc gives
+
 struct AttendPlan {
   AttendConfig config;
   Sequence sequence;   // when there is only one

@@ -40,10 +40,14 @@ Status make_tensor_map(const Tensor& tensor, int box_tokens, CUtensorMap& map) {
   static const auto encoder = map_encoder();
   if (!encoder.ok()) return encoder.status();
   constexpr int kElementBytes = 2, kBoxDims = 64;
-  const auto stride = [](int64_t elements) { return static_cast<cuuint64_t>(elements) * kElementBytes; };
+  // The encoder judges also the stride of an axis of one, which may be anything.
+  const auto stride = [&](int64_t elements, int64_t count) {
+    return static_cast<cuuint64_t>(count > 1 ? elements : tensor.head_dim) * kElementBytes;
+  };
   const cuuint64_t size[3] = {static_cast<cuuint64_t>(tensor.head_dim),
                               static_cast<cuuint64_t>(tensor.tokens), static_cast<cuuint64_t>(tensor.heads)};
-  const cuuint64_t strides[2] = {stride(tensor.token_stride), stride(tensor.head_stride)};
+  const cuuint64_t strides[2] = {stride(tensor.token_stride, tensor.tokens),
+                                 stride(tensor.head_stride, tensor.heads)};
   const cuuint32_t box[3] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1}, step[3] = {1, 1, 1};
   const CUresult result = encoder.value()(
       &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

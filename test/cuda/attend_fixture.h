@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of attend on the GPU that run once for every line of configs.def.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cuda/attend/plan.h"
+#include "cuda/device_attend.h"
+#include "cuda/expected.h"
+#include "support/routes.h"
+#include "support/status.h"
+
+namespace routerelay::cuda {
+
+inline bool has_sm90() {
+  int device = 0, major = 0, minor = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
+         major == 9 && minor == 0;
+}
+
+inline std::string config_name(const testing::TestParamInfo<AttendConfig>& info) {
+  const AttendConfig& c = info.param;
+  return fmt::format("{}_{}_{}x{}", dtype_name(c.dtype), c.head_dim, c.q_block, c.k_block);
+}
+
+class OnDevice : public testing::TestWithParam<AttendConfig> {
+ protected:
+  void SetUp() override {
+    if (!has_sm90()) GTEST_SKIP() << "no CUDA device of compute capability 9.0";
+  }
+
+  static support::ProblemArgs configured(support::ProblemArgs args) {
+    const AttendConfig& config = GetParam();
+    args.head_dim = config.head_dim;
+    args.q_block = config.q_block, args.k_block = config.k_block;
+    return with_dtype(args, config.dtype);
+  }
+  static support::ProblemArgs square(int64_t tokens, int64_t q_heads = 2, int64_t kv_heads = 1) {
+    return configured({.q_tokens = tokens, .k_tokens = tokens, .q_heads = q_heads, .kv_heads = kv_heads});
+  }
+
+  static void attend_on_device(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
+    p.poison();
+    const DeviceAttend call(p, routes, options);
+    RR_ASSERT_OK(call.enqueue());
+    call.fetch(p);
+  }
+  static void expect_right(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
+    attend_on_device(p, routes, options);
+    Expected(p, routes).compare(p, options.lse);
+  }
+  static void expect_same_bits(const support::Problem& a, const support::Problem& b) {
+    EXPECT_TRUE(a.out.same_bits(b.out));
+    EXPECT_EQ(std::memcmp(a.lse_log2.data(), b.lse_log2.data(), a.lse_log2.size() * sizeof(float)), 0);
+  }
+};
+
+#define RR_FOR_EVERY_CONFIG(suite)         \
+  INSTANTIATE_TEST_SUITE_P(Configs, suite, \
+                           testing::ValuesIn(attend_configs().begin(), attend_configs().end()), config_name)
+
+// gtest prints a parameter it has no printer for byte by byte.
+inline void PrintTo(const AttendConfig& config, std::ostream* os) {
+  *os << config_name({config, 0});
+}
+
+// Each visible block with probability `share`, the diagonal no likelier than others: rows, or some queries of them,
+// may see nothing.
+inline Routes scattered_routes(const Rows& rows, int64_t q_heads, double share, uint64_t seed) {
+  Philox random(seed, 78);
+  return support::make_routes(rows, q_heads,
+                              [&](int64_t, int64_t, int32_t) { return random.uniform() < share; });
+}
+
+}  // namespace routerelay::cuda

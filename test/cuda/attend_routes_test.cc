@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attend on the GPU over routes of every shape.
+#include <gtest/gtest.h>
+
+#include "cuda/attend_fixture.h"
+
+namespace routerelay::cuda {
+namespace {
+
+using support::full_routes;
+using support::make_routes;
+using support::Problem;
+using support::random_routes;
+
+class CudaAttendRoutes : public OnDevice {};
+RR_FOR_EVERY_CONFIG(CudaAttendRoutes);
+
+TEST_P(CudaAttendRoutes, Random) {
+  for (const double share : {0.1, 0.5, 0.9}) {
+    SCOPED_TRACE(share);
+    Problem p(square(1025, 4, 2));
+    expect_right(p, random_routes(p.rows, 4, share, 21));
+    expect_right(p, scattered_routes(p.rows, 4, share, 22));
+  }
+}
+
+// Every count from none to all, ending anywhere: odd ones leave half of a step of 64-key blocks empty.
+TEST_P(CudaAttendRoutes, EveryCount) {
+  Problem p(square(1100, 2, 2));
+  const int32_t most = p.rows.rows.back().visible_blocks;
+  for (int32_t count = 0; count <= most; ++count) {
+    SCOPED_TRACE(count);
+    expect_right(p, make_routes(p.rows, 2, [&](int64_t head, int64_t row, int32_t block) {
+                   const int32_t visible = p.rows.rows[static_cast<size_t>(row)].visible_blocks;
+                   return head == 0 ? block < count : block >= visible - count;
+                 }));
+  }
+}
+
+TEST_P(CudaAttendRoutes, OneBlock) {
+  Problem p(square(700));
+  const int32_t most = p.rows.rows.back().visible_blocks;
+  for (int32_t only = 0; only < most; ++only) {
+    SCOPED_TRACE(only);
+    expect_right(p, make_routes(p.rows, 2, [&](int64_t, int64_t, int32_t block) { return block == only; }));
+  }
+}
+
+TEST_P(CudaAttendRoutes, EmptyRowsGiveZeroAndMinusInfinity) {
+  Problem p(square(500, 4, 2));
+  expect_right(p, make_routes(p.rows, 4, [](int64_t head, int64_t row, int32_t) {
+                 return head != 1 && !(head == 2 && row % 2 == 0) && !(head == 3 && row == 3);
+               }));
+  EXPECT_EQ(p.out.get(499, 3, 0), 0.0F);
+  EXPECT_EQ(p.lse_log2[3 * 500 + 499], -std::numeric_limits<float>::infinity());
+  expect_right(p, make_routes(p.rows, 4, [](int64_t, int64_t, int32_t) { return false; }));
+}
+
+// The loader reads lists 32 entries at a time.
+TEST_P(CudaAttendRoutes, LongLists) {
+  const int64_t keys = 70 * GetParam().k_block + 37;
+  Problem p(configured({.q_tokens = 130, .k_tokens = keys, .q_heads = 2, .kv_heads = 1}));
+  const int32_t most = p.rows.rows.back().visible_blocks;
+  ASSERT_GT(most, 64);
+  expect_right(p, full_routes());
+  for (const int32_t count : {31, 32, 33, 63, 64, 65, 66}) {
+    SCOPED_TRACE(count);
+    expect_right(p, make_routes(p.rows, 2, [&](int64_t head, int64_t, int32_t block) {
+                   return head == 0 ? block < count : block >= most - count;
+                 }));
+  }
+  expect_right(p, scattered_routes(p.rows, 2, 0.7, 23));
+}
+
+TEST_P(CudaAttendRoutes, ListingEveryBlockIsDense) {
+  for (const auto& [queries, keys] : {std::pair{300, 300}, {130, 1000}, {1, 257}, {1025, 1025}}) {
+    SCOPED_TRACE(testing::Message() << queries << " of " << keys);
+    const auto args = configured({.q_tokens = queries, .k_tokens = keys, .q_heads = 4, .kv_heads = 2});
+    Problem dense(args), listed(args);
+    attend_on_device(dense, full_routes());
+    attend_on_device(listed, support::listed_full_routes(listed.rows, 4));
+    expect_same_bits(dense, listed);
+  }
+}
+
+// Keys and values of blocks that no route picks are never read, not even to be weighed with 0.
+TEST_P(CudaAttendRoutes, BlocksLeftOutDoNotLeak) {
+  Problem p(square(900));
+  const int64_t k_block = GetParam().k_block;
+  for (int64_t t = 2 * k_block; t < 3 * k_block; ++t)
+    for (int64_t c = 0; c < p.k.view.head_dim; ++c) {
+      p.k.set(t, 0, c, std::numeric_limits<float>::quiet_NaN());
+      p.v.set(t, 0, c, std::numeric_limits<float>::quiet_NaN());
+    }
+  expect_right(p, make_routes(p.rows, 2, [](int64_t, int64_t, int32_t block) { return block != 2; }));
+}
+
+// Two calls over halves of the blocks, merged by their LSE, are one call over all of them.
+TEST_P(CudaAttendRoutes, HalvesMergeByLse) {
+  const auto args = square(512);
+  Problem whole(args), early(args), late(args);
+  attend_on_device(whole, full_routes());
+  const auto half = [&](bool first) {
+    return make_routes(whole.rows, 2, [&](int64_t, int64_t, int32_t block) {
+      return (block * GetParam().k_block < 256) == first;
+    });
+  };
+  attend_on_device(early, half(true));
+  attend_on_device(late, half(false));
+  for (int64_t h = 0; h < 2; ++h)
+    for (int64_t t = 0; t < 512; ++t) {
+      const double a = early.lse_log2[h * 512 + t], b = late.lse_log2[h * 512 + t], top = std::max(a, b);
+      const double x = std::exp2(a - top), y = std::exp2(b - top);
+      ASSERT_NEAR(top + std::log2(x + y), whole.lse_log2[h * 512 + t], 1e-4) << t;
+      for (int64_t c = 0; c < whole.q.view.head_dim; c += 17)
+        ASSERT_NEAR((x * early.out.get(t, h, c) + y * late.out.get(t, h, c)) / (x + y),
+                    whole.out.get(t, h, c), 3e-2)
+            << t;
+    }
+}
+
+}  // namespace
+}  // namespace routerelay::cuda

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of attend on the device: a problem's tensors, sequences and routes brought there, its results brought back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "cuda/device_buffer.h"
+#include "routerelay/cuda.hpp"
+#include "support/problem.h"
+#include "support/routes.h"
+
+namespace routerelay::cuda {
+
+struct CallOptions {
+  bool causal = true;  // false: the problem's offsets must show every key; the device is not told of them
+  bool lse = true;
+  int64_t spare_rows = 0;  // of a head, beyond those of the sequences
+};
+
+class DeviceAttend {
+ public:
+  DeviceAttend(const support::Problem& p, const Routes& routes, CallOptions options = {})
+      : options_(options),
+        q_heads_(p.q.view.heads),
+        n_lists_(p.rows.size()),
+        n_rows_(p.rows.size() + options.spare_rows),
+        q_(p.q.view.data, extent(p.q.view)),
+        k_(p.k.view.data, extent(p.k.view)),
+        v_(p.v.view.data, extent(p.v.view)),
+        out_(p.out.view.data, extent(p.out.view)),
+        lse_(q_heads_ * p.q.view.tokens * int64_t{sizeof(float)}) {
+    args.q = moved(p.q.view, q_);
+    args.k = moved(p.k.view, k_);
+    args.v = moved(p.v.view, v_);
+    const Tensor out = p.out.view;
+    args.out = {out_.as<std::byte>(), out.dtype,        out.tokens,     out.heads,
+                out.head_dim,         out.token_stride, out.head_stride};
+    if (options.lse) args.lse_log2 = lse_.as<float>();
+    args.q_block = p.rows.q_block, args.k_block = p.rows.k_block;
+    args.causal = options.causal;
+    args.scale = p.scale;
+    set_sequences(p);
+    if (!routes.full) set_routes(p, routes);
+    const Result<int64_t> bytes = attend_workspace_bytes(args);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    workspace_.emplace(bytes.ok() ? bytes.value() : 256);
+  }
+
+  Status enqueue(cudaStream_t stream = nullptr) const {
+    return attend(args, workspace_->as<std::byte>(), workspace_->bytes(), stream);
+  }
+  // Waits for the device. Nothing may have been written behind a result or behind the workspace.
+  void fetch(support::Problem& p) const {
+    must(cudaDeviceSynchronize());
+    EXPECT_TRUE(out_.download(p.out.mutable_view.data)) << "written behind out";
+    EXPECT_TRUE(lse_.download(p.lse_log2.data())) << "written behind lse_log2";
+    std::vector<std::byte> work(static_cast<size_t>(workspace_->bytes()));
+    EXPECT_TRUE(workspace_->download(work.data())) << "written behind the workspace";
+  }
+  // As a caller would whose routes change between replays of a graph: the same memory, new lists.
+  void set_routes(const support::Problem& p, const Routes& routes) {
+    std::vector<int64_t> offsets = {0};
+    for (int64_t head = 0; head < q_heads_; ++head)
+      for (int64_t row = 0; row < n_rows_; ++row) {
+        const int64_t list = head * n_lists_ + row;
+        offsets.push_back(offsets.back() +
+                          (row < n_lists_ ? static_cast<int64_t>(routes.lists[list].size()) : 0));
+      }
+    if (!picked_) {
+      const auto most = support::listed_full_routes(p.rows, q_heads_).lists.ids.size();
+      row_offsets_.emplace(static_cast<int64_t>(offsets.size() * sizeof(int64_t)));
+      picked_.emplace(static_cast<int64_t>((most + 1) * sizeof(int32_t)));
+      args.routes = {row_offsets_->as<int64_t>(), picked_->as<int32_t>()};
+    }
+    row_offsets_->upload(offsets.data(), row_offsets_->bytes());
+    picked_->poison();
+    picked_->upload(routes.lists.ids.data(), static_cast<int64_t>(routes.lists.ids.size() * sizeof(int32_t)));
+  }
+  void poison_results(const support::Problem& p) {
+    out_.upload(p.out.view.data, out_.bytes());
+    lse_.poison();
+    workspace_->poison();
+  }
+
+  AttendArgs args;
+
+ private:
+  static int64_t extent(const Tensor& t) {
+    return 2 * ((t.tokens - 1) * t.token_stride + (t.heads - 1) * t.head_stride + t.head_dim);
+  }
+  static Tensor moved(Tensor t, const DeviceBuffer& buffer) {
+    t.data = buffer.as<std::byte>();
+    return t;
+  }
+  // One sequence goes by value, several by a device array.
+  void set_sequences(const support::Problem& p) {
+    std::vector<Sequence> sequences = p.sequences;
+    if (!options_.causal)
+      for (Sequence& s : sequences) s.q_offset = 0;
+    if (sequences.size() == 1 && options_.spare_rows == 0) {
+      args.sequence = sequences[0];
+      return;
+    }
+    sequences_.emplace(sequences.data(), static_cast<int64_t>(sequences.size() * sizeof(Sequence)));
+    args.sequences = sequences_->as<Sequence>();
+    args.n_sequences = static_cast<int64_t>(sequences.size());
+    args.n_rows = n_rows_;
+  }
+
+  CallOptions options_;
+  int64_t q_heads_, n_lists_, n_rows_;
+  DeviceBuffer q_, k_, v_, out_, lse_;
+  std::optional<DeviceBuffer> sequences_, row_offsets_, picked_, workspace_;
+};
+
+}  // namespace routerelay::cuda

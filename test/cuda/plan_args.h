@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments that plan_attend accepts, for tests to spoil. Their addresses are judged, never followed.
+#pragma once
+
+#include <cstdint>
+
+#include "routerelay/cuda.hpp"
+
+namespace routerelay::cuda {
+
+template <class T>
+inline T* address(uintptr_t value) {
+  return reinterpret_cast<T*>(value);  // NOLINT(performance-no-int-to-ptr)
+}
+
+// 300 queries of 8 heads at the end of 1000 keys of 2.
+inline AttendArgs legal_args() {
+  AttendArgs a;
+  a.q = contiguous(address<const void>(0x1000), DType::kBF16, 300, 8, 128);
+  a.k = contiguous(address<const void>(0x2000), DType::kBF16, 1000, 2, 128);
+  a.v = contiguous(address<const void>(0x3000), DType::kBF16, 1000, 2, 128);
+  a.out = contiguous(address<void>(0x4000), DType::kBF16, 300, 8, 128);
+  return a;
+}
+
+// All four tensors at once; they must not differ.
+inline void set_head_dim(AttendArgs& a, int64_t head_dim) {
+  a.q.head_dim = a.k.head_dim = a.v.head_dim = a.out.head_dim = head_dim;
+}
+
+}  // namespace routerelay::cuda

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan_attend makes of the calls that it accepts. No device is touched.
+#include "cuda/attend/plan.h"
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "cuda/plan_args.h"
+#include "support/status.h"
+
+namespace routerelay::cuda {
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+AttendPlan plan_of(const AttendArgs& args) {
+  const Result<AttendPlan> plan = plan_attend(args);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  return plan.ok() ? plan.value() : AttendPlan{};
+}
+
+TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
+  ASSERT_EQ(attend_configs().size(), 8U);
+  for (const AttendConfig& config : attend_configs()) {
+    AttendArgs a = legal_args();
+    for (Tensor* t : {&a.q, &a.k, &a.v}) t->dtype = config.dtype;
+    a.out.dtype = config.dtype;
+    set_head_dim(a, config.head_dim);
+    a.q_block = config.q_block, a.k_block = config.k_block;
+    EXPECT_EQ(plan_of(a).config, config);
+  }
+}
+
+TEST(AttendPlan, DefaultSequenceEndsWhereItsKeysEnd) {
+  const Sequence causal = plan_of(legal_args()).sequence;
+  EXPECT_EQ(causal.q_len, 300);
+  EXPECT_EQ(causal.k_len, 1000);
+  EXPECT_EQ(causal.q_offset, 700);
+  AttendArgs all = legal_args();
+  all.causal = false;
+  all.k.tokens = all.v.tokens = 10;  // fewer keys than queries: positions do not matter
+  const Sequence whole = plan_of(all).sequence;
+  EXPECT_EQ(whole.q_len, 300);
+  EXPECT_EQ(whole.k_len, 10);
+  EXPECT_EQ(whole.q_offset, 0);
+}
+
+TEST(AttendPlan, AnOffsetBeyondTheKeysShowsThemAll) {
+  AttendArgs a = legal_args();
+  a.sequence = {10, 20, 30, 40, kHuge};
+  const Sequence s = plan_of(a).sequence;
+  EXPECT_EQ(s.q_begin, 10);
+  EXPECT_EQ(s.q_len, 20);
+  EXPECT_EQ(s.k_begin, 30);
+  EXPECT_EQ(s.k_len, 40);
+  EXPECT_EQ(s.q_offset, 40);
+}
+
+TEST(AttendPlan, CountsRowsOfAllHeads) {
+  AttendArgs a = legal_args();
+  for (const auto& [queries, rows] : {std::pair{1, 1}, {127, 1}, {128, 1}, {129, 2}, {256, 2}, {300, 3}}) {
+    a.sequence = {0, queries, 0, 1000, 0};
+    EXPECT_EQ(plan_of(a).n_rows, rows) << queries;
+    EXPECT_EQ(plan_of(a).n_work, rows * 8) << queries;
+  }
+  a.sequences = address<Sequence>(0x5000);
+  a.n_sequences = 4096;
+  a.n_rows = 1 << 27;
+  EXPECT_EQ(plan_of(a).n_work, int64_t{1} << 30);
+}
+
+TEST(AttendPlan, WorkspaceHoldsTheWorkAndItsCounter) {
+  const AttendPlan plan = plan_of(legal_args());
+  EXPECT_EQ(plan.work_bytes, 3 * 8 * 48);
+  EXPECT_EQ(plan.workspace_bytes, 1280);  // 1152 + 4, in steps of 256
+  EXPECT_EQ(attend_workspace_bytes(legal_args()).value(), plan.workspace_bytes);
+  AttendArgs full = legal_args();
+  full.sequences = address<Sequence>(0x5000);
+  full.n_rows = 2;  // 16 items are 768 bytes, three steps: the counter begins a fourth
+  EXPECT_EQ(plan_of(full).workspace_bytes, 1024);
+}
+
+TEST(AttendPlan, ScaleIsInBits) {
+  AttendArgs a = legal_args();
+  EXPECT_FLOAT_EQ(plan_of(a).scale_log2, std::numbers::log2e_v<float> / std::sqrt(128.0F));
+  a.scale = 0.25;
+  EXPECT_FLOAT_EQ(plan_of(a).scale_log2, std::numbers::log2e_v<float> / 4);
+  for (const float extreme : {1e-37F, 1e38F}) {
+    a.scale = extreme;
+    EXPECT_TRUE(std::isnormal(plan_of(a).scale_log2)) << extreme;
+  }
+}
+
+// What PyTorch says of an axis with one element may be anything.
+TEST(AttendPlan, TheStrideOfAnAxisOfOneDoesNotMatter) {
+  AttendArgs a = legal_args();
+  a.q = {a.q.data, DType::kBF16, 1, 1, 128, 1, 7};
+  a.out = {a.out.data, DType::kBF16, 1, 1, 128, 0, -5};
+  a.k.heads = a.v.heads = 1;
+  plan_of(a);
+}
+
+TEST(AttendPlan, HeadMajorAndPaddedStridesAreLegal) {
+  AttendArgs a = legal_args();
+  a.q.token_stride = 128, a.q.head_stride = 300 * 128;
+  a.k.token_stride = 2 * 136, a.k.head_stride = 136;
+  plan_of(a);
+}
+
+TEST(Attend, NamesTheWorkspaceThatItNeeds) {
+  support::expect_error(attend(legal_args(), nullptr, 1 << 20, nullptr), Code::kInvalidArgument,
+                        "attend: workspace_bytes is 0; this call needs 1280");
+  support::expect_error(attend(legal_args(), address<std::byte>(0x10000), 1279, nullptr),
+                        Code::kInvalidArgument, "attend: workspace_bytes is 1279; this call needs 1280");
+  support::expect_error(attend(legal_args(), address<std::byte>(0x10010), 1280, nullptr),
+                        Code::kInvalidArgument, "attend: workspace is not aligned to 256 bytes; move it");
+}
+
+// The runtime's words differ with what is missing: driver or device.
+TEST(Attend, WithoutADeviceItIsADeviceError) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
+    GTEST_SKIP() << "this machine has a CUDA device";
+  const Status status = attend(legal_args(), address<std::byte>(0x10000), 1280, nullptr);
+  EXPECT_EQ(status.code(), Code::kDeviceError);
+  EXPECT_TRUE(status.message().starts_with("cuda: ")) << status.message();
+  EXPECT_NE(status.message().find(" failed: "), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace routerelay::cuda

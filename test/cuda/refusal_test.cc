@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call of attend that is refused, by its sentence. No device is touched.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "cuda/attend/plan.h"
+#include "cuda/plan_args.h"
+#include "support/status.h"
+
+namespace routerelay::cuda {
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+struct Refusal {
+  const char* name;
+  std::function<void(AttendArgs&)> spoil;
+  std::string message;
+  Code code = Code::kInvalidArgument;
+};
+
+class AttendRefusal : public testing::TestWithParam<Refusal> {};
+
+TEST_P(AttendRefusal, SaysWhy) {
+  AttendArgs args = legal_args();
+  ASSERT_TRUE(plan_attend(args).ok());
+  GetParam().spoil(args);
+  support::expect_error(plan_attend(args).status(), GetParam().code, "attend: " + GetParam().message);
+  EXPECT_EQ(attend_workspace_bytes(args).status().message(), "attend: " + GetParam().message);
+  EXPECT_EQ(attend(args, nullptr, 0, nullptr).message(), "attend: " + GetParam().message);
+}
+
+constexpr const char* kConfigs =
+    "it has bf16 64 128 x 64, bf16 64 128 x 128, bf16 128 128 x 64, bf16 128 128 x 128, f16 64 128 x 64, "
+    "f16 64 128 x 128, f16 128 128 x 64, f16 128 128 x 128";
+
+const Refusal kTensors[] = {
+    {"QIsNull", [](auto& a) { a.q.data = nullptr; }, "q.data is null; give device memory"},
+    {"OutIsNull", [](auto& a) { a.out.data = nullptr; }, "out.data is null; give device memory"},
+    {"NoTokens", [](auto& a) { a.q.tokens = 0; }, "q.tokens is 0; legal: 1 to 1073741824"},
+    {"TooManyTokens", [](auto& a) { a.k.tokens = a.v.tokens = (int64_t{1} << 30) + 1; },
+     "k.tokens is 1073741825; legal: 1 to 1073741824"},
+    {"NoHeads", [](auto& a) { a.k.heads = 0; }, "k.heads is 0; legal: 1 to 65536"},
+    {"EndlessHeads", [](auto& a) { a.q.heads = kHuge; }, "q.heads is 9223372036854775807; legal: 1 to 65536"},
+    {"Misaligned", [](auto& a) { a.v.data += 8; }, "v.data is not aligned to 16 bytes; move it"},
+    {"OddTokenStride", [](auto& a) { a.q.token_stride = 1025; },
+     "q.token_stride is 1025; legal: multiples of 8 from head_dim (128) to 549755813880"},
+    {"HeadsOverlap", [](auto& a) { a.k.head_stride = 64; },
+     "k.head_stride is 64; legal: multiples of 8 from head_dim (128) to 549755813880"},
+    {"EndlessStride", [](auto& a) { a.v.token_stride = int64_t{1} << 39; },
+     "v.token_stride is 549755813888; legal: multiples of 8 from head_dim (128) to 549755813880"},
+    {"HeadDimsDiffer", [](auto& a) { a.v.head_dim = 64; },
+     "v.head_dim is 64, q's is 128; they must be equal"},
+    {"DtypesDiffer", [](auto& a) { a.k.dtype = DType::kF16; },
+     "k.dtype is f16, q's is bf16; they must be equal"},
+    {"OutDtypeDiffers", [](auto& a) { a.out.dtype = DType::kF32; },
+     "out.dtype is f32, q's is bf16; they must be equal"},
+    {"ValuesShorter", [](auto& a) { a.v.tokens = 999; },
+     "v is [999, 2], k is [1000, 2]; tokens and heads must be equal"},
+    {"OutShorter", [](auto& a) { a.out.tokens = 299; },
+     "out is [299, 8], q is [300, 8]; tokens and heads must be equal"},
+    {"GroupsUneven", [](auto& a) { a.k.heads = a.v.heads = 3; },
+     "q.heads is 8, k.heads is 3; legal: a multiple"},
+    {"MoreKeyHeads", [](auto& a) { a.k.heads = a.v.heads = 16; },
+     "q.heads is 8, k.heads is 16; legal: a multiple"},
+};
+
+const Refusal kOthers[] = {
+    {"NoPicked", [](auto& a) { a.routes.row_offsets = address<int64_t>(0x5000); },
+     "one of routes.row_offsets and routes.picked is null; give both, or neither to visit every block"},
+    {"NoRowOffsets", [](auto& a) { a.routes.picked = address<int32_t>(0x5000); },
+     "one of routes.row_offsets and routes.picked is null; give both, or neither to visit every block"},
+    {"MisalignedRowOffsets",
+     [](auto& a) {
+       a.routes = {address<int64_t>(0x5004), address<int32_t>(0x6000)};
+     },
+     "routes.row_offsets is not aligned to 8 bytes; move it"},
+    {"MisalignedPicked",
+     [](auto& a) {
+       a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6001)};
+     },
+     "routes.picked is not aligned to 4 bytes; move it"},
+    {"MisalignedLse", [](auto& a) { a.lse_log2 = address<float>(0x5002); },
+     "lse_log2 is not aligned to 4 bytes; move it"},
+    {"NegativeScale", [](auto& a) { a.scale = -1; },
+     "scale is -1; legal: 1e-37 to 1e38, or 0 for 1 / sqrt(head_dim)"},
+    {"EndlessScale", [](auto& a) { a.scale = std::numeric_limits<float>::infinity(); },
+     "scale is inf; legal: 1e-37 to 1e38, or 0 for 1 / sqrt(head_dim)"},
+    {"ScaleIsNan", [](auto& a) { a.scale = std::numeric_limits<float>::quiet_NaN(); },
+     "scale is nan; legal: 1e-37 to 1e38, or 0 for 1 / sqrt(head_dim)"},
+    {"OtherDtype", [](auto& a) { a.q.dtype = a.k.dtype = a.v.dtype = a.out.dtype = DType::kF32; },
+     std::string(
+         "dtype f32, head_dim 128, rows of 128 queries and blocks of 128 keys are not in this build; ") +
+         kConfigs,
+     Code::kUnsupported},
+    {"OtherHeadDim", [](auto& a) { set_head_dim(a, 96); },
+     std::string(
+         "dtype bf16, head_dim 96, rows of 128 queries and blocks of 128 keys are not in this build; ") +
+         kConfigs,
+     Code::kUnsupported},
+    {"OtherBlocks", [](auto& a) { a.q_block = 0, a.k_block = -64; },
+     std::string(
+         "dtype bf16, head_dim 128, rows of 0 queries and blocks of -64 keys are not in this build; ") +
+         kConfigs,
+     Code::kUnsupported},
+};
+
+const Refusal kSequences[] = {
+    {"MoreQueriesThanKeys", [](auto& a) { a.k.tokens = a.v.tokens = 299; },
+     "q has 300 tokens, k 299; the default sequence ends where its keys end: give `sequence`"},
+    {"CountWithoutArray", [](auto& a) { a.n_sequences = 3; },
+     "n_sequences is 3 and sequences is null; give their array"},
+    {"NoQueries",
+     [](auto& a) {
+       a.sequence = {0, 0, 0, 1000, 0};
+     },
+     "sequence.q_begin is 0, q_len 0; legal: inside the 300 tokens of q"},
+    {"QueriesBeyond",
+     [](auto& a) {
+       a.sequence = {1, 300, 0, 1000, 0};
+     },
+     "sequence.q_begin is 1, q_len 300; legal: inside the 300 tokens of q"},
+    {"QueriesFarBeyond",
+     [](auto& a) {
+       a.sequence = {kHuge, kHuge, 0, 1000, 0};
+     },
+     "sequence.q_begin is 9223372036854775807, q_len 9223372036854775807; legal: inside the 300 tokens of q"},
+    {"QueriesBefore",
+     [](auto& a) {
+       a.sequence = {-1, 1, 0, 1000, 0};
+     },
+     "sequence.q_begin is -1, q_len 1; legal: inside the 300 tokens of q"},
+    {"KeysBeyond",
+     [](auto& a) {
+       a.sequence = {0, 300, 501, 500, 0};
+     },
+     "sequence.k_begin is 501, k_len 500; legal: inside the 1000 tokens of k"},
+    {"KeysFarBeyond",
+     [](auto& a) {
+       a.sequence = {0, 300, kHuge, 1, 0};
+     },
+     "sequence.k_begin is 9223372036854775807, k_len 1; legal: inside the 1000 tokens of k"},
+    {"NegativeKeys",
+     [](auto& a) {
+       a.sequence = {0, 300, 0, -1, 0};
+     },
+     "sequence.k_begin is 0, k_len -1; legal: inside the 1000 tokens of k"},
+    {"NegativeOffset",
+     [](auto& a) {
+       a.sequence = {0, 300, 0, 1000, -1};
+     },
+     "sequence.q_offset is -1; legal: 0 and more"},
+    {"EmptyBatch", [](auto& a) { a.sequences = address<Sequence>(0x5000), a.n_sequences = 0, a.n_rows = 3; },
+     "n_sequences is 0; legal: 1 to 4096"},
+    {"LargeBatch",
+     [](auto& a) { a.sequences = address<Sequence>(0x5000), a.n_sequences = 4097, a.n_rows = 3; },
+     "n_sequences is 4097; legal: 1 to 4096"},
+    {"MisalignedBatch", [](auto& a) { a.sequences = address<Sequence>(0x5004), a.n_rows = 3; },
+     "sequences is not aligned to 8 bytes; move it"},
+    {"BatchWithoutRows", [](auto& a) { a.sequences = address<Sequence>(0x5000); },
+     "n_rows is 0; give the rows of all sequences"},
+    {"TooManyRows", [](auto& a) { a.sequences = address<Sequence>(0x5000), a.n_rows = (1 << 27) + 1; },
+     "134217729 rows of 8 heads are more than 1073741824"},
+    {"EndlessRows", [](auto& a) { a.sequences = address<Sequence>(0x5000), a.n_rows = kHuge; },
+     "9223372036854775807 rows of 8 heads are more than 1073741824"},
+};
+
+const auto kName = [](const auto& param) { return std::string(param.param.name); };
+INSTANTIATE_TEST_SUITE_P(Tensors, AttendRefusal, testing::ValuesIn(kTensors), kName);
+INSTANTIATE_TEST_SUITE_P(Others, AttendRefusal, testing::ValuesIn(kOthers), kName);
+INSTANTIATE_TEST_SUITE_P(Sequences, AttendRefusal, testing::ValuesIn(kSequences), kName);
+
+void PrintTo(const Refusal& refusal, std::ostream* os) {
+  *os << refusal.name;
+}
+
+}  // namespace
+}  // namespace routerelay::cuda
