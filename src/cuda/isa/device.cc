@@ -6,8 +6,13 @@
 namespace routerelay::cuda {
 namespace {
 
+// A plain pointer to a function would, as a parameter named `value`, shadow Result's function of that name.
+struct MapEncoder {
+  decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+};
+
 // From the driver by name, so that a program without a GPU can load the library.
-Result<decltype(&cuTensorMapEncodeTiled)> map_encoder() {
+Result<MapEncoder> map_encoder() {
   constexpr unsigned kSince = 12000;  // CUDA 12.0
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -15,7 +20,7 @@ Result<decltype(&cuTensorMapEncodeTiled)> map_encoder() {
                                            &found));
   if (found != cudaDriverEntryPointSuccess)
     return Status(Code::kUnsupported, "attend: the driver has no cuTensorMapEncodeTiled; it needs CUDA 12.0");
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  return MapEncoder{reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)};
 }
 
 }  // namespace
@@ -49,7 +54,7 @@ Status make_tensor_map(const Tensor& tensor, int box_tokens, CUtensorMap& map) {
   const cuuint64_t strides[2] = {stride(tensor.token_stride, tensor.tokens),
                                  stride(tensor.head_stride, tensor.heads)};
   const cuuint32_t box[3] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1}, step[3] = {1, 1, 1};
-  const CUresult result = encoder.value()(
+  const CUresult result = encoder.value().encode(
       &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
       3, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
