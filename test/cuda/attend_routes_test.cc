@@ -18,15 +18,15 @@ RR_FOR_EVERY_CONFIG(CudaAttendRoutes);
 TEST_P(CudaAttendRoutes, Random) {
   for (const double share : {0.1, 0.5, 0.9}) {
     SCOPED_TRACE(share);
-    Problem p(square(1025, 4, 2));
-    expect_right(p, random_routes(p.rows, 4, share, 21));
-    expect_right(p, scattered_routes(p.rows, 4, share, 22));
+    Problem p(square(1025));
+    expect_right(p, random_routes(p.rows, 2, share, 21));
+    expect_right(p, scattered_routes(p.rows, 2, share, 22));
   }
 }
 
 // Every count from none to all, ending anywhere: odd ones leave half of a step of 64-key blocks empty.
 TEST_P(CudaAttendRoutes, EveryCount) {
-  Problem p(square(1100, 2, 2));
+  Problem p(square(700, 2, 2));
   const int32_t most = p.rows.rows.back().visible_blocks;
   for (int32_t count = 0; count <= most; ++count) {
     SCOPED_TRACE(count);

@@ -127,7 +127,7 @@ TEST_F(CudaCApi, Tensors) {
   q = good, q.shape = nullptr;
   expect_refused("attend: q.shape is null; give its three sizes");
   q = good, q.dtype_bits = 32;
-  expect_refused("attend: q.dtype is code 2, 32 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1)");
+  expect_refused("attend: q.dtype is code 4, 32 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1)");
   q = good, q.dtype_code = RR_Q8_0;
   expect_refused("attend: q.dtype is code 128, 16 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1)");
   q = good, q.dtype_lanes = 2;
