@@ -53,7 +53,7 @@ __device__ Work work_of(const OrderParams& p, const int32_t* first_row, int32_t 
   const Sequence sequence = p.sequences == nullptr ? p.only : p.sequences[low];
   const int64_t begin = int64_t{row - first_row[low]} * p.q_block;
   const int64_t count = min(int64_t{p.q_block}, sequence.q_len - begin);
-  const int64_t position = min(sequence.q_offset + begin, sequence.k_len);
+  const int64_t position = min(min(sequence.q_offset, sequence.k_len) + begin, sequence.k_len);
   const int64_t keys = p.causal ? min(sequence.k_len, position + count) : sequence.k_len;
   work.q_begin = static_cast<int32_t>(sequence.q_begin + begin);
   work.q_count = static_cast<int32_t>(count);

@@ -101,7 +101,7 @@ struct Softmax {
     return (bits & kMisfit) == 0;
   }
 
-  // Moves the tops of rows that a step's scores pass. The output so far is to be multiplied by `factor`, per row; the
+  // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by `factor`, per row; the
   // sums already are.
   template <int N>
   __device__ void raise(const float (&scores)[N], float scale_log2, float (&factor)[2]) {
@@ -113,12 +113,14 @@ struct Softmax {
         even = fmaxf(even, scores[i]);
         odd = fmaxf(odd, scores[i + 1]);
       }
-      const float most = fmaf(quad_max(fmaxf(even, odd)), scale_log2, kHeadroom);
+      const float most = quad_max(fmaxf(even, odd));
       factor[row] = 1;
-      if (most <= top[row]) continue;
-      factor[row] = exp2_approx(top[row] - most);
+      // Only where this row itself does not fit, so that its bits do not depend on its neighbours.
+      if (!(fmaf(most, scale_log2, -top[row]) >= 1)) continue;
+      const float raised = fmaf(most, scale_log2, kHeadroom);
+      factor[row] = exp2_approx(top[row] - raised);
       sum[row] *= factor[row];
-      top[row] = most;
+      top[row] = raised;
     }
   }
 
@@ -130,8 +132,8 @@ struct Softmax {
   // Ends the row: what its output is to be multiplied by, and its lse_log2. A row without a key: 0 and -inf.
   __device__ float finish(int row, float& lse_log2) const {
     const float total = quad_sum(sum[row] + step_sum[row]);
-    lse_log2 = total > 0 ? top[row] + log2f(total) : -INFINITY;
-    return total > 0 ? reciprocal_approx(total) : 0;
+    lse_log2 = total == 0 ? -INFINITY : top[row] + log2f(total);  // NaN stays NaN
+    return total == 0 ? 0 : reciprocal_approx(total);
   }
 
  private:
