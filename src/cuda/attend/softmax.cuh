@@ -101,8 +101,8 @@ struct Softmax {
     return (bits & kMisfit) == 0;
   }
 
-  // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by `factor`, per row; the
-  // sums already are.
+  // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by
+  // `factor`, per row; the sums already are.
   template <int N>
   __device__ void raise(const float (&scores)[N], float scale_log2, float (&factor)[2]) {
 #pragma unroll
