@@ -30,17 +30,6 @@ __device__ inline void named_arrive(uint32_t id, uint32_t threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Whether any of the `threads` that meet at barrier `id` says so.
-__device__ inline bool named_any(uint32_t id, uint32_t threads, bool mine) {
-  uint32_t any;
-  asm volatile(
-      "{\n.reg .pred mine, any;\nsetp.ne.u32 mine, %3, 0;\n"
-      "barrier.cta.red.or.pred any, %1, %2, mine;\nselp.u32 %0, 1, 0, any;\n}"
-      : "=r"(any)
-      : "r"(id), "r"(threads), "r"(static_cast<uint32_t>(mine)));
-  return any != 0;
-}
-
 // What this thread stored in shared memory becomes visible to the copy engine and to wgmma.
 __device__ inline void fence_for_async_reads() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -37,9 +37,6 @@ __device__ inline void wait_until_stores_have_read() {
   cute::tma_store_arrive();
   cute::tma_store_wait<0>();
 }
-__device__ inline void prefetch_map(const CUtensorMap& map) {
-  cute::prefetch_tma_descriptor(reinterpret_cast<const cute::TmaDescriptor*>(&map));
-}
 
 // Byte offset of 16-byte chunk `chunk` (0..7) of row `row` in a box of 128-byte rows that begins at a multiple of 1024.
 __device__ inline int swizzled(int row, int chunk) {
