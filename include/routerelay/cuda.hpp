@@ -21,8 +21,8 @@ struct DeviceRoutes {
   const int32_t* picked = nullptr;       // [total] i32
 };
 
-// Values that share a block with a sequence's last keys, after them, must be finite where they are not past the tensor's
-// end: their weight is 0, and 0 times NaN is NaN.
+// Values that share a block with a sequence's last keys, after them, must be finite where they are not past the
+// tensor's end: their weight is 0, and 0 times NaN is NaN.
 struct AttendArgs {
   Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
   Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
