@@ -14,11 +14,23 @@ struct CUstream_st;  // what cudaStream_t points to
 
 namespace routerelay::cuda {
 
-// Row i = q_head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
+// Row i = list_head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
 // visible to the row. Device memory. Null: every row attends to every block that it sees.
 struct DeviceRoutes {
-  const int64_t* row_offsets = nullptr;  // [q_heads * n_rows + 1] i64
+  const int64_t* row_offsets = nullptr;  // [heads * n_rows + 1] i64
   const int32_t* picked = nullptr;       // [total] i32
+  int64_t heads =
+      0;  // that have lists; divides q_heads, neighbours share one. 0: every query head has its own
+};
+
+// Where the keys and values of each sequence lie when they are paged: tokens p * page_size and on of sequence s in page
+// table[s * max_pages + p], which begins at token page * page_size of k and v, or at page * page_stride elements.
+struct PageTable {
+  const int32_t* table =
+      nullptr;              // [n_sequences, max_pages], device memory; null: keys and values are contiguous
+  int64_t max_pages = 0;    // of a sequence
+  int32_t page_size = 0;    // tokens: 16 to 256, a divisor or a multiple of k_block
+  int64_t page_stride = 0;  // elements; 0: page_size * token_stride
 };
 
 // Values that share a block with a sequence's last keys, after them, must be finite where they are not past the
@@ -36,6 +48,7 @@ struct AttendArgs {
   int64_t n_rows =
       0;  // of a head, over all sequences; may be more than there are. Read when sequences are given
 
+  PageTable pages;  // k and v then have n_pages * page_size tokens, and a sequence's k_begin is not read
   DeviceRoutes routes;
   int q_block = 128;   // queries a row
   int k_block = 128;   // keys a block

@@ -73,14 +73,14 @@ TEST_F(CudaCApi, GivesTheWorkspaceAndClearsTheError) {
   EXPECT_STREQ(rr_cuda_last_error(), "attend: args is null; give them");
   EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
   EXPECT_STREQ(rr_cuda_last_error(), "");
-  EXPECT_EQ(bytes, 1280);
+  EXPECT_EQ(bytes, 50432);
   EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, nullptr), RR_INVALID_ARGUMENT);
   EXPECT_STREQ(rr_cuda_last_error(), "attend: bytes is null; give its address");
 }
 
 TEST_F(CudaCApi, NamesTheWorkspaceThatItNeeds) {
   EXPECT_EQ(rr_cuda_attend(&args, nullptr, 0, nullptr), RR_INVALID_ARGUMENT);
-  EXPECT_STREQ(rr_cuda_last_error(), "attend: workspace_bytes is 0; this call needs 1280");
+  EXPECT_STREQ(rr_cuda_last_error(), "attend: workspace_bytes is 0; this call needs 50432");
   EXPECT_EQ(rr_cuda_attend(nullptr, nullptr, 0, nullptr), RR_INVALID_ARGUMENT);
   EXPECT_STREQ(rr_cuda_last_error(), "attend: args is null; give them");
 }
@@ -179,7 +179,7 @@ TEST_F(CudaCApi, BlocksAndSequences) {
   args.n_rows = 4;
   int64_t bytes = 0;
   EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
-  EXPECT_EQ(bytes, 1792);  // 4 rows of 8 heads, 48 bytes each, and a counter
+  EXPECT_EQ(bytes, 50944);  // 4 rows of 8 heads, 48 bytes each, and a counter
   args.picked = reinterpret_cast<const int32_t*>(0x1000);
   expect_refused(
       "attend: one of routes.row_offsets and routes.picked is null; give both, or neither to visit every "

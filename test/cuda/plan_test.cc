@@ -73,15 +73,15 @@ TEST(AttendPlan, CountsRowsOfAllHeads) {
   EXPECT_EQ(plan_of(a).n_work, int64_t{1} << 30);
 }
 
-TEST(AttendPlan, WorkspaceHoldsTheWorkAndItsCounter) {
+TEST(AttendPlan, WorkspaceHoldsTheWorkAndItsCounts) {
   const AttendPlan plan = plan_of(legal_args());
-  EXPECT_EQ(plan.work_bytes, 3 * 8 * 48);
-  EXPECT_EQ(plan.workspace_bytes, 1280);  // 1152 + 4, in steps of 256
+  EXPECT_EQ(plan.work_bytes, (1024 + 3 * 8) * 48);
+  EXPECT_EQ(plan.workspace_bytes, 50432);  // 50304 + 8, in steps of 256
   EXPECT_EQ(attend_workspace_bytes(legal_args()).value(), plan.workspace_bytes);
   AttendArgs full = legal_args();
   full.sequences = address<Sequence>(0x5000);
-  full.n_rows = 2;  // 16 items are 768 bytes, three steps: the counter begins a fourth
-  EXPECT_EQ(plan_of(full).workspace_bytes, 1024);
+  full.n_rows = 2;  // 1024 + 16 items are 195 steps: the counts begin another
+  EXPECT_EQ(plan_of(full).workspace_bytes, 50176);
 }
 
 TEST(AttendPlan, ScaleIsInBits) {
@@ -113,10 +113,10 @@ TEST(AttendPlan, HeadMajorAndPaddedStridesAreLegal) {
 
 TEST(Attend, NamesTheWorkspaceThatItNeeds) {
   support::expect_error(attend(legal_args(), nullptr, 1 << 20, nullptr), Code::kInvalidArgument,
-                        "attend: workspace_bytes is 0; this call needs 1280");
-  support::expect_error(attend(legal_args(), address<std::byte>(0x10000), 1279, nullptr),
-                        Code::kInvalidArgument, "attend: workspace_bytes is 1279; this call needs 1280");
-  support::expect_error(attend(legal_args(), address<std::byte>(0x10010), 1280, nullptr),
+                        "attend: workspace_bytes is 0; this call needs 50432");
+  support::expect_error(attend(legal_args(), address<std::byte>(0x10000), 50431, nullptr),
+                        Code::kInvalidArgument, "attend: workspace_bytes is 50431; this call needs 50432");
+  support::expect_error(attend(legal_args(), address<std::byte>(0x10010), 50432, nullptr),
                         Code::kInvalidArgument, "attend: workspace is not aligned to 256 bytes; move it");
 }
 
@@ -125,7 +125,7 @@ TEST(Attend, WithoutADeviceItIsADeviceError) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
     GTEST_SKIP() << "this machine has a CUDA device";
-  const Status status = attend(legal_args(), address<std::byte>(0x10000), 1280, nullptr);
+  const Status status = attend(legal_args(), address<std::byte>(0x10000), 50432, nullptr);
   EXPECT_EQ(status.code(), Code::kDeviceError);
   EXPECT_TRUE(status.message().starts_with("cuda: ")) << status.message();
   EXPECT_NE(status.message().find(" failed: "), std::string::npos) << status.message();

@@ -38,8 +38,9 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
   p.k_block = a.k_block;
   p.causal = a.causal;
   p.row_offsets = a.routes.row_offsets;
+  p.heads_per_list = static_cast<int32_t>(a.routes.heads == 0 ? 1 : a.q.heads / a.routes.heads);
   p.work = reinterpret_cast<Work*>(workspace);
-  p.next = reinterpret_cast<int32_t*>(workspace + plan.work_bytes);
+  p.counts = reinterpret_cast<WorkCounts*>(workspace + plan.work_bytes);
   return p;
 }
 
@@ -51,7 +52,7 @@ Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderPar
   RR_TRY(make_tensor_map(a.k, keys, p.k));
   RR_TRY(make_tensor_map(a.v, keys, p.v));
   p.work = order.work;
-  p.next = order.next;
+  p.counts = order.counts;
   p.picked = a.routes.picked;
   p.n_work = static_cast<int32_t>(plan.n_work);
   p.heads_per_kv_head = order.q_heads / order.kv_heads;
@@ -86,6 +87,7 @@ Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_by
   const OrderParams order = order_params(args, plan, workspace);
   AttendParams params;
   RR_TRY(attend_params(args, plan, order, params));
+  RR_CUDA(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream));
   launch_order(order, stream);
   RR_CUDA(cudaGetLastError());
   RR_CUDA(launch_of(plan.config)(params, device.value().multiprocessors, stream));

@@ -17,11 +17,13 @@ struct OrderParams {
   int32_t n_sequences = 1;  // at most kMaxSequences
   int32_t n_rows = 0;       // of a head, over all sequences
   int32_t q_heads = 0, kv_heads = 0;
+  int32_t heads_per_list = 1;  // query heads that share a list
   int32_t q_block = 0, k_block = 0;
   bool causal = true;
-  const int64_t* row_offsets = nullptr;  // [q_heads * n_rows + 1] i64; null: every visible block
-  Work* work = nullptr;                  // [q_heads * n_rows]
-  int32_t* next = nullptr;               // becomes 0
+  const int64_t* row_offsets =
+      nullptr;                   // [q_heads / heads_per_list * n_rows + 1] i64; null: every visible block
+  Work* work = nullptr;          // [kMaxFirst + q_heads * n_rows]
+  WorkCounts* counts = nullptr;  // all 0
 };
 
 inline constexpr int kMaxSequences = 4096;  // their row counts lie in shared memory

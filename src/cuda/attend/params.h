@@ -12,9 +12,9 @@ namespace routerelay::cuda {
 
 struct AttendParams {
   CUtensorMap q, k, v, out;         // [tokens, heads, head_dim] of 16-bit elements
-  const Work* work = nullptr;       // [n_work], in the order in which they should begin
+  const Work* work = nullptr;       // [kMaxFirst + n_work], in the order in which they should begin
   const int32_t* picked = nullptr;  // key blocks, ascending within a row; null: every block that a row sees
-  int32_t* next = nullptr;          // index of the next work item that nobody took
+  WorkCounts* counts = nullptr;
   int32_t n_work = 0;
   int32_t heads_per_kv_head = 1;
   bool causal = true;

@@ -83,6 +83,9 @@ Status check_shapes(const AttendArgs& a) {
   if ((a.routes.row_offsets == nullptr) != (a.routes.picked == nullptr))
     return invalid(
         "one of routes.row_offsets and routes.picked is null; give both, or neither to visit every block");
+  if (a.routes.heads < 0 || (a.routes.heads != 0 && a.q.heads % a.routes.heads != 0))
+    return invalid("routes.heads is {}, q.heads is {}; legal: a divisor, or 0 for every query head",
+                   a.routes.heads, a.q.heads);
   RR_TRY(check_aligned("lse_log2", a.lse_log2, alignof(float)));
   RR_TRY(check_aligned("routes.row_offsets", a.routes.row_offsets, alignof(int64_t)));
   RR_TRY(check_aligned("routes.picked", a.routes.picked, alignof(int32_t)));
@@ -164,9 +167,9 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
   plan.n_work = plan.n_rows * args.q.heads;
   const float scale = args.scale != 0 ? args.scale : 1 / std::sqrt(static_cast<float>(args.q.head_dim));
   plan.scale_log2 = scale * std::numbers::log2e_v<float>;
-  plan.work_bytes = plan.n_work * static_cast<int64_t>(sizeof(Work));
+  plan.work_bytes = (kMaxFirst + plan.n_work) * static_cast<int64_t>(sizeof(Work));
   plan.workspace_bytes =
-      ceil_div(plan.work_bytes + int64_t{sizeof(int32_t)}, kWorkspaceAlign) * kWorkspaceAlign;
+      ceil_div(plan.work_bytes + int64_t{sizeof(WorkCounts)}, kWorkspaceAlign) * kWorkspaceAlign;
   return plan;
 }
 

@@ -187,18 +187,17 @@ class Consumer {
   }
 
   __device__ void hide_unseen(const Tile& tile, int step) {
-    const int first_row = index_ * kConsumerRows + warp_ * 16 + lane_ / 4;
+    constexpr int kColumns = 32;  // at a time: most are seen by all 16 queries of a warp, or by none
+    const int seen = params_.causal ? tile.position + index_ * kConsumerRows + warp_ * 16 + 1 : kNoKey;
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int seen = params_.causal ? min(tile.position + first_row + 8 * row + 1, tile.keys) : tile.keys;
+    for (int begin = 0; begin < N; begin += kColumns) {
+      const int key = tile.first_key[step][begin / cfg.k_block] + begin % cfg.k_block;
+      if (key + kColumns <= min(seen, tile.keys)) continue;
+      const int left[2] = {min(seen + lane_ / 4, tile.keys) - key - lane_ % 4 * 2,
+                           min(seen + lane_ / 4 + 8, tile.keys) - key - lane_ % 4 * 2};
 #pragma unroll
-      for (int i = 0; i < N / 2; i += 4) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int column = i * 2 + j, piece = column / cfg.k_block;
-          const int key = tile.first_key[step][piece] + column % cfg.k_block + lane_ % 4 * 2;
-          if (key >= seen) score_[i + 2 * row + j] = -INFINITY;
-        }
+      for (int i = 0; i < kColumns / 2; ++i) {
+        if (i / 4 * 8 + i % 2 >= left[i / 2 % 2]) score_[begin / 2 + i] = -INFINITY;
       }
     }
   }
@@ -210,16 +209,9 @@ class Consumer {
 
   // Over the row's queries, which no product reads any more; the storer brings it to device memory.
   __device__ void write_output(const Softmax<Element>& rows, int tile_idx) {
-    const Tile& tile = shared_.tile[tile_idx];
-    float inverse[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float lse_log2;
-      inverse[row] = rows.finish(row, lse_log2);
-      const int query = index_ * kConsumerRows + warp_ * 16 + lane_ / 4 + 8 * row;
-      if (params_.lse_log2 != nullptr && lane_ % 4 == 0 && query < tile.q_count)
-        params_.lse_log2[tile.q_head * params_.lse_tokens + tile.q_begin + query] = lse_log2;
-    }
+    const float total[2] = {rows.total(0), rows.total(1)};
+    const float inverse[2] = {total[0] == 0 ? 0 : reciprocal_approx(total[0]),
+                              total[1] == 0 ? 0 : reciprocal_approx(total[1])};
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
       uint32_t part[4];
@@ -231,9 +223,18 @@ class Consumer {
       const int row = warp_ * 16 + lane_ % 16, chunk = d % kBoxDims / 8 + lane_ / 16;
       store_matrices(box + swizzled(row, chunk), part);
     }
+    // Read before the storer may give the tile back. Written after the fence, which waits for every store before it.
+    const Tile& tile = shared_.tile[tile_idx];
+    const int query = index_ * kConsumerRows + warp_ * 16 + lane_ / 4, queries = tile.q_count;
+    float* const lse_log2 = params_.lse_log2 == nullptr
+                                ? nullptr
+                                : params_.lse_log2 + tile.q_head * params_.lse_tokens + tile.q_begin + query;
     fence_for_async_reads();
     __syncwarp();
     if (lane_ == 0) shared_.out_full[tile_idx].arrive();
+    if (lse_log2 == nullptr || lane_ % 4 != 0) return;
+    if (query < queries) lse_log2[0] = rows.top[0] + log2_approx(total[0]);
+    if (query + 8 < queries) lse_log2[8] = rows.top[1] + log2_approx(total[1]);
   }
 
   const AttendParams& params_;

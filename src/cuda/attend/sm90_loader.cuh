@@ -8,16 +8,16 @@
 
 namespace routerelay::cuda {
 
-// Rows in the order of params.work, each with the last 32 entries of its list, one a lane. Indices, items and lists are
-// asked for one, two and three rows ahead, so that no row begins with a wait for device memory.
+// Rows in the order of params.work, each with the last 32 entries of its list, one a lane. While a row is loaded, the
+// next is taken, its item and then its list are asked for, a step of that at each progress(): so that no row begins with
+// a wait for device memory. Not earlier: a row that is taken waits for its CTA, however long the rows before it are.
 template <AttendConfig cfg>
 class WorkStream {
  public:
-  __device__ WorkStream(const AttendParams& params, int lane) : params_(params), lane_(lane) {
-    next_ = words_of(blockIdx.x);
-    ask_for_next_entry();
-    after_ = words_of(taken(take()));
-    index_ = take();
+  __device__ WorkStream(const AttendParams& params, int lane)
+      : params_(params), lane_(lane), n_first_(min(params.counts->first, kMaxFirst)) {
+    words_ = words_of(blockIdx.x);  // the first item of each CTA is its own index
+    stage_ = kItemAsked;
     advance();
   }
   __device__ bool done() const { return now_.q_head < 0; }
@@ -31,14 +31,23 @@ class WorkStream {
     }
     return __shfl_sync(~0u, entry_, from_end & 31);
   }
+  __device__ void progress() {
+    if (stage_ == kTaken) {
+      words_ = words_of(gridDim.x + __shfl_sync(~0u, index_, 0));
+      stage_ = kItemAsked;
+    } else if (stage_ == kItemAsked) {
+      const Work next = expanded(words_);
+      next_entry_ = entry_of(next.list, next.blocks, 0);
+      stage_ = kListAsked;
+    }
+  }
   __device__ void advance() {
-    now_ = expanded(next_);
+    while (stage_ != kListAsked) progress();
+    now_ = expanded(words_);
     entry_ = next_entry_;
     loaded_ = 32;
-    next_ = after_;
-    ask_for_next_entry();
-    after_ = words_of(taken(index_));
-    index_ = take();
+    if (!done() && lane_ == 0) index_ = atomicAdd(&params_.counts->next, 1);
+    stage_ = kTaken;
   }
   // How many of the row's blocks, counted from its end, not every query sees whole.
   __device__ int partial_blocks() const {
@@ -50,13 +59,13 @@ class WorkStream {
   }
 
  private:
-  __device__ int take() const { return lane_ == 0 ? atomicAdd(params_.next, 1) : 0; }
-  // The first item of each CTA is its own index.
-  __device__ int taken(int index) const { return gridDim.x + __shfl_sync(~0u, index, 0); }
+  enum Stage { kTaken, kItemAsked, kListAsked };
+
   // An item lies one word a lane until its turn comes: registers are what this warp is short of.
   __device__ __forceinline__ int words_of(int index) const {
     constexpr int kWords = sizeof(Work) / sizeof(int);
-    if (index >= params_.n_work) return -1;  // a q_head of -1 is the end
+    if (index >= n_first_) index += kMaxFirst - n_first_;
+    if (index >= kMaxFirst + params_.n_work) return -1;  // a q_head of -1 is the end
     return lane_ < kWords ? reinterpret_cast<const int*>(params_.work + index)[lane_] : 0;
   }
   static __device__ __forceinline__ Work expanded(int words) {
@@ -67,10 +76,6 @@ class WorkStream {
     work.position = word(6), work.keys = word(7), work.k_begin = word(8), work.sequence = word(9);
     return work;
   }
-  __device__ __forceinline__ void ask_for_next_entry() {
-    const Work next = expanded(next_);
-    next_entry_ = entry_of(next.list, next.blocks, 0);
-  }
   __device__ __forceinline__ int32_t entry_of(int64_t list, int32_t blocks, int from_end) const {
     const int64_t at = blocks - 1 - from_end - lane_;
     return params_.picked != nullptr && blocks > 0 && at >= 0 ? params_.picked[list + at] : 0;
@@ -78,12 +83,15 @@ class WorkStream {
 
   const AttendParams& params_;
   const int lane_;
+  const int n_first_;  // items in the first places
   Work now_;
   int32_t entry_ = 0;  // block loaded_ - 32 + lane from the end of now_'s list
   int32_t loaded_ = 0;
-  int next_ = 0, after_ = 0;  // words of the items that follow
+  // Of the next row:
+  Stage stage_;
+  int index_ = 0;  // lane 0: as taken
+  int words_ = 0;  // of its item
   int32_t next_entry_ = 0;
-  int index_ = 0;  // lane 0: of the item after those, as taken
 };
 
 template <AttendConfig cfg>
@@ -109,6 +117,7 @@ class Loader {
         load_slot(params_.k, kv_head);
         // Values follow one step behind, as the consumers want them: across row ends too.
         if (values_due_) load_values();
+        rows_.progress();
         values_due_ = true;
         value_head_ = kv_head;
 #pragma unroll

@@ -17,6 +17,13 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+// -inf for 0.
+__device__ inline float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __device__ inline float reciprocal_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -83,7 +90,11 @@ struct Softmax {
 #pragma unroll
     for (int c = 0; c < 2 * kChunks; ++c) {
       const int row = c / kChunks;
-      const float ready = c < kAhead ? -top[row] : after(-top[row], sums[c - kAhead]);
+      // The other row's sums may be NaN, which must not come over.
+      const float known = c < kAhead                              ? 0
+                          : c / kChunks == (c - kAhead) / kChunks ? sums[c - kAhead]
+                                                                  : __saturatef(sums[c - kAhead]);
+      const float ready = c < kAhead ? -top[row] : after(-top[row], known);
       float even = 0, odd = 0;
 #pragma unroll
       for (int i = 0; i < kChunk; ++i) {
@@ -129,11 +140,9 @@ struct Softmax {
     step_sum[0] = step_sum[1] = 0;
   }
 
-  // Ends the row: what its output is to be multiplied by, and its lse_log2. A row without a key: 0 and -inf.
-  __device__ float finish(int row, float& lse_log2) const {
-    const float total = quad_sum(sum[row] + step_sum[row]);
-    lse_log2 = total == 0 ? -INFINITY : top[row] + log2f(total);  // NaN stays NaN
-    return total == 0 ? 0 : reciprocal_approx(total);
+  // Denominator of a row that has ended, relative to its top; 0 for a row without a key.
+  __device__ float total(int row) const {
+    return quad_sum(sum[row] + step_sum[row]);
   }
 
  private:

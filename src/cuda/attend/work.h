@@ -21,4 +21,14 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 48);
 
+// Rows much longer than their group's mean lie in the first kMaxFirst places, as many as there are, and begin before all
+// others.
+inline constexpr int kMaxFirst = 1024;
+
+// In device memory, 0 before a call.
+struct WorkCounts {
+  int32_t next = 0;   // items taken so far, the first of each CTA not counted
+  int32_t first = 0;  // items in the first places; may count more than there is room for
+};
+
 }  // namespace routerelay::cuda
