@@ -5,7 +5,7 @@ import ctypes
 
 import torch
 
-from contestant import Contestant, Unavailable
+from contestant import Contestant
 
 _c = ctypes
 CUDA, BFLOAT, CAUSAL = 2, 4, 1  # of rr_tensor and rr_cuda_attend_args
@@ -33,7 +33,9 @@ class AttendArgs(_c.Structure):
     _fields_ += [(name, _c.POINTER(Tensor)) for name in ("q", "k", "v", "out")]
     _fields_ += [("lse_log2", _c.c_void_p), ("sequences", _c.c_void_p), ("n_sequences", _c.c_int64),
                  ("n_rows", _c.c_int64), ("row_offsets", _c.c_void_p), ("picked", _c.c_void_p),
-                 ("q_block", _c.c_int32), ("k_block", _c.c_int32), ("scale", _c.c_float)]
+                 ("q_block", _c.c_int32), ("k_block", _c.c_int32), ("scale", _c.c_float), ("list_heads", _c.c_int64),
+                 ("page_table", _c.c_void_p), ("max_pages", _c.c_int64), ("page_stride", _c.c_int64),
+                 ("page_size", _c.c_int32)]
 
 
 class EngineError(RuntimeError):
@@ -55,8 +57,6 @@ class Engine:
 
     def prepare(self, problem):
         case = problem.case
-        if len(case.lengths) > 1 or case.page:
-            raise Unavailable("rr_cuda_attend takes one contiguous sequence")
         out = torch.empty_like(problem.q)
         lse_log2 = torch.empty(case.q_heads, case.tokens, dtype=torch.float32, device=problem.device)
         args = self._args(problem, out, lse_log2)
@@ -79,7 +79,15 @@ class Engine:
         case, route = problem.case, problem.route
         args = AttendArgs(struct_size=_c.sizeof(AttendArgs), flags=CAUSAL if case.causal else 0, scale=problem.scale,
                           q_block=case.q_block, k_block=case.k_block, lse_log2=lse_log2.data_ptr())
-        for name, tensor in (("q", problem.q), ("k", problem.k), ("v", problem.v), ("out", out)):
+        k, v = problem.k, problem.v
+        if case.page:
+            k, v, table = problem.pages
+            args.page_table, args.max_pages, args.page_size = table.data_ptr(), table.shape[1], case.page
+            k, v = k.flatten(0, 1), v.flatten(0, 1)
+        if case.page or len(case.lengths) > 1:
+            args.sequences, args.n_sequences = problem.sequences.data_ptr(), len(case.lengths)
+            args.n_rows = case.n_rows
+        for name, tensor in (("q", problem.q), ("k", k), ("v", v), ("out", out)):
             setattr(args, name, _c.pointer(Tensor.of(tensor)))
         if route is not None:
             args.row_offsets, args.picked = route.row_offsets.data_ptr(), route.picked.data_ptr()

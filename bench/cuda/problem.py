@@ -43,6 +43,12 @@ class Problem:
         return torch.tensor(self.begins, dtype=torch.int32, device=self.device)
 
     @functools.cached_property
+    def sequences(self):
+        """[sequences, 5] i64, the library's form: q_begin, q_len, k_begin, k_len, q_offset."""
+        rows = [(begin, length, begin, length, 0) for begin, length in zip(self.begins, self.case.lengths)]
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+    @functools.cached_property
     def heads_first(self):
         """q, k, v as [1, heads, tokens, head_dim], contiguous."""
         return tuple(x.transpose(0, 1).contiguous()[None] for x in (self.q, self.k, self.v))

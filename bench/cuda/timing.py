@@ -52,4 +52,4 @@ def time_in_turns(entries, rounds, seconds, span=event_span):
 
 
 def medians(series):
-    return [statistics.median(times) for times in series]
+    return [statistics.median(times) for times in series if times]

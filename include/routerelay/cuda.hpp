@@ -14,27 +14,24 @@ struct CUstream_st;  // what cudaStream_t points to
 
 namespace routerelay::cuda {
 
-// Row i = list_head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
+// Row i = head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
 // visible to the row. Device memory. Null: every row attends to every block that it sees.
 struct DeviceRoutes {
   const int64_t* row_offsets = nullptr;  // [heads * n_rows + 1] i64
   const int32_t* picked = nullptr;       // [total] i32
-  int64_t heads =
-      0;  // that have lists; divides q_heads, neighbours share one. 0: every query head has its own
+  // A divisor of q_heads: neighbouring query heads share their rows' lists. 0: every query head has its own.
+  int64_t heads = 0;
 };
 
-// Where the keys and values of each sequence lie when they are paged: tokens p * page_size and on of sequence s in page
-// table[s * max_pages + p], which begins at token page * page_size of k and v, or at page * page_stride elements.
+// Paged keys and values: tokens i * page_size and on of sequence s lie in page table[s * max_pages + i]. Entries past a
+// sequence's last key are not read. k and v have n_pages * page_size tokens; the k_begin of a sequence is not read.
 struct PageTable {
-  const int32_t* table =
-      nullptr;              // [n_sequences, max_pages], device memory; null: keys and values are contiguous
-  int64_t max_pages = 0;    // of a sequence
-  int32_t page_size = 0;    // tokens: 16 to 256, a divisor or a multiple of k_block
-  int64_t page_stride = 0;  // elements; 0: page_size * token_stride
+  const int32_t* table = nullptr;  // [n_sequences, max_pages] i32, device memory; null: not paged
+  int64_t max_pages = 0;           // of a sequence
+  int32_t page_size = 0;           // tokens: 16, 32, 64, 128 or 256
+  int64_t page_stride = 0;         // elements, in k and in v; 0: page_size * token_stride
 };
 
-// Values that share a block with a sequence's last keys, after them, must be finite where they are not past the
-// tensor's end: their weight is 0, and 0 times NaN is NaN.
 struct AttendArgs {
   Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
   Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
@@ -48,7 +45,7 @@ struct AttendArgs {
   int64_t n_rows =
       0;  // of a head, over all sequences; may be more than there are. Read when sequences are given
 
-  PageTable pages;  // k and v then have n_pages * page_size tokens, and a sequence's k_begin is not read
+  PageTable pages;
   DeviceRoutes routes;
   int q_block = 128;   // queries a row
   int k_block = 128;   // keys a block

@@ -26,13 +26,21 @@ typedef struct rr_cuda_attend_args {
       sequences;  // [n_sequences], device memory; null: one, its queries at the end of its keys
   int64_t n_sequences;
   int64_t n_rows;  // rows of a head over all sequences, or more; read when sequences are given
-  // Row i = q_head * n_rows + row visits picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending. Both
+  // Row i = head * n_rows + row visits picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending. Both
   // null: every block that a row sees.
-  const int64_t* row_offsets;  // [q_heads * n_rows + 1]
+  const int64_t* row_offsets;  // [list_heads * n_rows + 1]
   const int32_t* picked;
   int32_t q_block;  // queries a row; 0: 128
   int32_t k_block;  // keys a block; 0: 128
   float scale;      // of q.k; 0: 1/sqrt(head_dim)
+  int64_t
+      list_heads;  // a divisor of q_heads: neighbouring heads share lists; 0: every query head has its own
+  // Paged keys and values: tokens i * page_size and on of sequence s lie in page page_table[s * max_pages + i]; entries
+  // past a sequence's last key are not read. k and v have n_pages * page_size tokens. Null: not paged.
+  const int32_t* page_table;  // [n_sequences, max_pages], device memory
+  int64_t max_pages;
+  int64_t page_stride;  // elements, in k and in v; 0: page_size * token stride
+  int32_t page_size;    // 16, 32, 64, 128 or 256
 } rr_cuda_attend_args;
 
 RR_API const char* rr_cuda_version(void);  // the release, as rr_version

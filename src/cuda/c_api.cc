@@ -87,7 +87,8 @@ Status args_of(const rr_cuda_attend_args* given, routerelay::cuda::AttendArgs& o
   out.sequences = reinterpret_cast<const routerelay::Sequence*>(a.sequences);
   out.n_sequences = a.n_sequences;
   out.n_rows = a.n_rows;
-  out.routes = {a.row_offsets, a.picked};
+  out.routes = {a.row_offsets, a.picked, a.list_heads};
+  out.pages = {a.page_table, a.max_pages, a.page_size, a.page_stride};
   if (a.q_block != 0) out.q_block = a.q_block;
   if (a.k_block != 0) out.k_block = a.k_block;
   out.causal = (a.flags & RR_CUDA_CAUSAL) != 0;

@@ -27,7 +27,12 @@ RR_AT(picked, 80);
 RR_AT(q_block, 88);
 RR_AT(k_block, 92);
 RR_AT(scale, 96);
-static_assert(sizeof(rr_cuda_attend_args) == 104);
+RR_AT(list_heads, 104);
+RR_AT(page_table, 112);
+RR_AT(max_pages, 120);
+RR_AT(page_stride, 128);
+RR_AT(page_size, 136);
+static_assert(sizeof(rr_cuda_attend_args) == 144);
 #undef RR_AT
 static_assert(RR_DEVICE_CUDA == 2 && RR_CUDA_CAUSAL == 1);
 
@@ -87,7 +92,7 @@ TEST_F(CudaCApi, NamesTheWorkspaceThatItNeeds) {
 
 TEST_F(CudaCApi, StructSizeAndFlags) {
   args.struct_size = 7;
-  expect_refused("attend: args.struct_size is 7; set it to sizeof(*args), 104 here");
+  expect_refused("attend: args.struct_size is 7; set it to sizeof(*args), 144 here");
   args.struct_size = sizeof args;
   args.flags = 3;
   expect_refused("attend: args.flags is 0x3; this version knows 0x1");

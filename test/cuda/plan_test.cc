@@ -24,7 +24,7 @@ AttendPlan plan_of(const AttendArgs& args) {
 }
 
 TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
-  ASSERT_EQ(attend_configs().size(), 8U);
+  ASSERT_EQ(attend_configs().size(), 20U);
   for (const AttendConfig& config : attend_configs()) {
     AttendArgs a = legal_args();
     for (Tensor* t : {&a.q, &a.k, &a.v}) t->dtype = config.dtype;

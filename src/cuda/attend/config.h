@@ -23,4 +23,12 @@ struct AttendConfig {
   bool operator==(const AttendConfig&) const = default;
 };
 
+// Keys that one step of the sm_90 kernel multiplies, and those of them that lie side by side.
+constexpr int step_keys(const AttendConfig& c) {
+  return c.q_block == 128 && c.head_dim <= 128 ? 128 : 64;
+}
+constexpr int piece_keys(const AttendConfig& c) {
+  return c.k_block < step_keys(c) ? c.k_block : step_keys(c);
+}
+
 }  // namespace routerelay::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // work, q, k, v -> out, lse_log2 on Hopper: one CTA a multiprocessor takes rows until none is left. Its first
-// warpgroup moves data (one warp loads, one stores), the other two compute.
+// warpgroup moves data (of each stream of rows, one warp loads and one stores), the other two compute.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -12,8 +12,14 @@
 namespace routerelay::cuda {
 
 inline constexpr int kSm90Threads = (1 + kConsumers) * kWarpgroup;
-// Of 168 registers a thread at launch: two consumers take what the movers give back.
-inline constexpr int kMoverRegisters = 40, kConsumerRegisters = 232;
+// Of 168 registers a thread at launch: two consumers take what the movers give back. With two streams there are more
+// movers' tasks, and shorter steps need fewer consumers' registers.
+constexpr uint32_t mover_registers(const AttendConfig& c) {
+  return c.q_block == 64 ? 56 : 40;
+}
+constexpr uint32_t consumer_registers(const AttendConfig& c) {
+  return c.q_block == 64 ? 224 : 232;
+}
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
 template <DType dtype, int head_dim, int q_block, int k_block>
@@ -22,14 +28,18 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<cfg>*>(memory);
   set_up(shared);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  // The same for the warp where the compiler can see it: what follows from it stays out of vector registers.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), warpgroup = warp / 4;
   if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<kMoverRegisters>();
-    const int warp = threadIdx.x / 32;
-    if (warp == 0) Loader<cfg>(params, shared).run();
-    if (warp == 1) store_rows(params, shared);
+    cutlass::arch::warpgroup_reg_dealloc<mover_registers(cfg)>();
+    const int stream = warp / 2;
+    if (stream >= Cut<cfg>::kStreams) return;
+    if (warp % 2 == 0)
+      Loader<cfg>(params, shared.stream[stream], stream).run();
+    else
+      store_rows(params, shared.stream[stream]);
   } else {
-    cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters>();
+    cutlass::arch::warpgroup_reg_alloc<consumer_registers(cfg)>();
     Consumer<cfg>(params, shared, warpgroup - 1).run();
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "cuda/attend/instances.h"
 #include "cuda/attend/order.h"
@@ -45,12 +46,23 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
 }
 
 Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order, AttendParams& p) {
-  constexpr int kQueries = 64, kMaxKeys = 128;  // of a box
-  const int keys = std::min(a.k_block, kMaxKeys);
-  RR_TRY(make_tensor_map(a.q, kQueries, p.q));
-  RR_TRY(make_tensor_map(a.out, kQueries, p.out));
-  RR_TRY(make_tensor_map(a.k, keys, p.k));
-  RR_TRY(make_tensor_map(a.v, keys, p.v));
+  constexpr int kQueries = 64;  // of a box
+  RR_TRY(make_tensor_map(a.q, a.q.tokens, 0, kQueries, p.q));
+  RR_TRY(make_tensor_map(a.out, a.out.tokens, 0, kQueries, p.out));
+  const bool paged = a.pages.table != nullptr;
+  p.box_keys = piece_keys(plan.config);
+  if (paged) p.box_keys = std::min(p.box_keys, a.pages.page_size);
+  const auto map_keys = [&](const Tensor& t, CUtensorMap& map) {
+    if (!paged) return make_tensor_map(t, t.tokens, 0, p.box_keys, map);
+    const int64_t stride =
+        a.pages.page_stride != 0 ? a.pages.page_stride : a.pages.page_size * t.token_stride;
+    return make_tensor_map(t, a.pages.page_size, stride, p.box_keys, map);
+  };
+  RR_TRY(map_keys(a.k, p.k));
+  RR_TRY(map_keys(a.v, p.v));
+  p.page_table = a.pages.table;
+  p.max_pages = a.pages.max_pages;
+  p.page_bits = paged ? std::countr_zero(static_cast<uint32_t>(a.pages.page_size)) : 0;
   p.work = order.work;
   p.counts = order.counts;
   p.picked = a.routes.picked;

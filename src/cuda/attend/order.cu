@@ -65,6 +65,7 @@ __device__ Work row_of(const OrderParams& p, const int32_t* first_row, int32_t r
   work.position = min(static_cast<int32_t>(min(sequence.q_offset, sequence.k_len)) + begin, k_len);
   work.keys = p.causal ? min(k_len, work.position + work.q_count) : k_len;
   work.k_begin = static_cast<int32_t>(sequence.k_begin);
+  work.k_len = k_len;
   work.sequence = low;
   work.blocks = (work.keys + p.k_block - 1) / p.k_block;
   return work;

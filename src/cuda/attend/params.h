@@ -11,10 +11,14 @@
 namespace routerelay::cuda {
 
 struct AttendParams {
-  CUtensorMap q, k, v, out;         // [tokens, heads, head_dim] of 16-bit elements
-  const Work* work = nullptr;       // [kMaxFirst + n_work], in the order in which they should begin
+  CUtensorMap q, k, v, out;    // [pages, heads, tokens, head_dim] of 16-bit elements; one page if not paged
+  const Work* work = nullptr;  // [kMaxFirst + n_work], in the order in which they should begin
   const int32_t* picked = nullptr;  // key blocks, ascending within a row; null: every block that a row sees
   WorkCounts* counts = nullptr;
+  const int32_t* page_table = nullptr;  // [n_sequences, max_pages]; null: k and v are one page
+  int64_t max_pages = 0;
+  int32_t page_bits = 0;  // a page is 2^page_bits tokens
+  int32_t box_keys = 0;   // tokens of a box of k and v
   int32_t n_work = 0;
   int32_t heads_per_kv_head = 1;
   bool causal = true;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -43,6 +44,12 @@ Status check_aligned(std::string_view name, const void* pointer, int64_t bytes) 
   return invalid("{} is not aligned to {} bytes; move it", name, bytes);
 }
 
+Status check_stride(std::string_view name, int64_t elements, int64_t head_dim) {
+  if (elements >= head_dim && elements <= kMaxStride && elements % kElementsAlign == 0) return {};
+  return invalid("{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, elements, kElementsAlign,
+                 head_dim, kMaxStride);
+}
+
 Status check_tensor(const char* name, const Tensor& t) {
   if (t.data == nullptr) return invalid("{}.data is null; give device memory", name);
   if (t.tokens < 1 || t.tokens > kMaxTokens)
@@ -50,14 +57,9 @@ Status check_tensor(const char* name, const Tensor& t) {
   if (t.heads < 1 || t.heads > kMaxHeads)
     return invalid("{}.heads is {}; legal: 1 to {}", name, t.heads, kMaxHeads);
   RR_TRY(check_aligned(fmt::format("{}.data", name), t.data, kAlign));
-  const auto stride = [&](const char* axis, int64_t elements, int64_t count) -> Status {
-    if (count > 1 && (elements < t.head_dim || elements > kMaxStride || elements % kElementsAlign != 0))
-      return invalid("{}.{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, axis, elements,
-                     kElementsAlign, t.head_dim, kMaxStride);
-    return {};
-  };
-  RR_TRY(stride("token_stride", t.token_stride, t.tokens));
-  return stride("head_stride", t.head_stride, t.heads);
+  if (t.tokens > 1) RR_TRY(check_stride(fmt::format("{}.token_stride", name), t.token_stride, t.head_dim));
+  if (t.heads > 1) RR_TRY(check_stride(fmt::format("{}.head_stride", name), t.head_stride, t.head_dim));
+  return {};
 }
 
 Status check_shapes(const AttendArgs& a) {
@@ -94,6 +96,24 @@ Status check_shapes(const AttendArgs& a) {
   return {};
 }
 
+Status check_pages(const AttendArgs& a) {
+  const PageTable& p = a.pages;
+  if (p.table == nullptr) {
+    if (p.max_pages == 0 && p.page_size == 0 && p.page_stride == 0) return {};
+    return invalid(
+        "pages.table is null, max_pages {}, page_size {}, page_stride {}; give the table, or nothing",
+        p.max_pages, p.page_size, p.page_stride);
+  }
+  RR_TRY(check_aligned("pages.table", p.table, alignof(int32_t)));
+  if (p.page_size < 16 || p.page_size > 256 || !std::has_single_bit(static_cast<uint32_t>(p.page_size)))
+    return invalid("pages.page_size is {}; legal: 16, 32, 64, 128, 256", p.page_size);
+  if (p.max_pages < 1 || p.max_pages > kMaxTokens / p.page_size)
+    return invalid("pages.max_pages is {}; legal: 1 to {}", p.max_pages, kMaxTokens / p.page_size);
+  if (a.k.tokens % p.page_size != 0)
+    return invalid("k.tokens is {}; legal: whole pages of {}", a.k.tokens, p.page_size);
+  return p.page_stride == 0 ? Status() : check_stride("pages.page_stride", p.page_stride, a.k.head_dim);
+}
+
 Status check_batch(const AttendArgs& a, AttendPlan& plan) {
   if (a.n_sequences < 1 || a.n_sequences > kMaxSequences)
     return invalid("n_sequences is {}; legal: 1 to {}", a.n_sequences, kMaxSequences);
@@ -108,7 +128,11 @@ Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
   if (a.n_sequences != 0 && a.n_sequences != 1)
     return invalid("n_sequences is {} and sequences is null; give their array", a.n_sequences);
   Sequence& s = plan.sequence = a.sequence;
+  const bool paged = a.pages.table != nullptr;
+  const int64_t k_tokens = paged ? a.pages.max_pages * a.pages.page_size : a.k.tokens;
+  if (paged) s.k_begin = 0;
   if (s.q_begin == 0 && s.q_len == 0 && s.k_begin == 0 && s.k_len == 0 && s.q_offset == 0) {
+    if (paged) return invalid("keys are paged and sequence is not given; its k_len says how many they are");
     s.q_len = a.q.tokens;
     s.k_len = a.k.tokens;
     s.q_offset = a.causal ? a.k.tokens - a.q.tokens : 0;
@@ -119,20 +143,21 @@ Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
   if (s.q_begin < 0 || s.q_len < 1 || s.q_len > a.q.tokens || s.q_begin > a.q.tokens - s.q_len)
     return invalid("sequence.q_begin is {}, q_len {}; legal: inside the {} tokens of q", s.q_begin, s.q_len,
                    a.q.tokens);
-  if (s.k_begin < 0 || s.k_len < 0 || s.k_len > a.k.tokens || s.k_begin > a.k.tokens - s.k_len)
-    return invalid("sequence.k_begin is {}, k_len {}; legal: inside the {} tokens of k", s.k_begin, s.k_len,
-                   a.k.tokens);
+  if (s.k_begin < 0 || s.k_len < 0 || s.k_len > k_tokens || s.k_begin > k_tokens - s.k_len)
+    return invalid("sequence.k_begin is {}, k_len {}; legal: inside the {} tokens of {}", s.k_begin, s.k_len,
+                   k_tokens, paged ? "its pages" : "k");
   if (s.q_offset < 0) return invalid("sequence.q_offset is {}; legal: 0 and more", s.q_offset);
   s.q_offset = std::min(s.q_offset, s.k_len);  // from there on, every query sees every key
   plan.n_rows = ceil_div(s.q_len, a.q_block);
   return {};
 }
 
-std::string legal_configs() {
+// Shapes of the configurations, each once; every one is there in both dtypes.
+std::string legal_shapes() {
   std::string text;
   for (const AttendConfig& c : kConfigs)
-    text += fmt::format("{}{} {} {} x {}", text.empty() ? "" : ", ", dtype_name(c.dtype), c.head_dim,
-                        c.q_block, c.k_block);
+    if (c.dtype == DType::kBF16)
+      text += fmt::format("{}{} {} x {}", text.empty() ? "" : ", ", c.head_dim, c.q_block, c.k_block);
   return text;
 }
 
@@ -147,8 +172,8 @@ Status choose(const AttendArgs& a, AttendConfig& config) {
       Code::kUnsupported,
       fmt::format(
           "attend: dtype {}, head_dim {}, rows of {} queries and blocks of {} keys are not in this build; "
-          "it has {}",
-          dtype_name(a.q.dtype), a.q.head_dim, a.q_block, a.k_block, legal_configs())};
+          "it has bf16 and f16 with {}",
+          dtype_name(a.q.dtype), a.q.head_dim, a.q_block, a.k_block, legal_shapes())};
 }
 
 }  // namespace
@@ -161,6 +186,7 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
   AttendPlan plan;
   RR_TRY(check_shapes(args));
   RR_TRY(choose(args, plan.config));
+  RR_TRY(check_pages(args));
   RR_TRY(args.sequences == nullptr ? check_sequence(args, plan) : check_batch(args, plan));
   if (plan.n_rows > kMaxWork / args.q.heads)
     return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, kMaxWork);

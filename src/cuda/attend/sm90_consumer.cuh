@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup: 64 queries of every row that the loader brings. Products and softmax form one pipeline over all
+// A consumer warpgroup: 64 queries of every row that its loader brings. Products and softmax form one pipeline over all
 // steps of all rows: while a step's probabilities multiply values, the next step's scores are made, be it of the same
 // row or of the next, so that no row begins or ends with idle tensor cores.
 #pragma once
@@ -14,18 +14,19 @@ namespace routerelay::cuda {
 
 template <AttendConfig cfg>
 class Consumer {
-  using S = Shared<cfg>;
+  using C = Cut<cfg>;
+  using S = Stream<cfg>;
   using Element = typename S::Element;
-  static constexpr int D = cfg.head_dim, N = kTileKeys;
+  static constexpr int D = cfg.head_dim, N = C::kStepKeys;
   static constexpr uint32_t kTurn = 1,
                             kWholeConsumer = kTurn + kConsumers;  // named barriers, one for each consumer
   using ScoreOp = typename Wgmma<Element, N>::template Shared<Major::K>;
   using OutputOp = typename Wgmma<Element, D>::template Registers<Major::MN>;
 
  public:
-  __device__ Consumer(const AttendParams& params, S& shared, int index)
+  __device__ Consumer(const AttendParams& params, Shared<cfg>& shared, int index)
       : params_(params),
-        shared_(shared),
+        stream_(shared.stream[C::kStreams == 1 ? 0 : index]),
         index_(index),
         warp_(threadIdx.x / 32 % 4),
         lane_(threadIdx.x % 32) {}
@@ -55,7 +56,7 @@ class Consumer {
     const int out_tile = out_tile_;
     if (steps_ == 0) [[unlikely]] {
       named_wait(kWholeConsumer + index_, kWarpgroup);
-      if (shared_.misfit[index_] != 0) weigh_again(probability);
+      if (stream_.misfit[part()] != 0) weigh_again(probability);
       begin_output(probability);
       wait_for_products<0>();
       settled(output_);
@@ -63,12 +64,14 @@ class Consumer {
       return false;
     }
     take_turn();  // also: what the other warps of this consumer say of the step at hand is known
-    if (shared_.misfit[index_] != 0) [[unlikely]]
+    if (stream_.misfit[part()] != 0) [[unlikely]]
       weigh_again(probability);
     free_slot(out_key_slot_);
     begin_scores(tile_, key_slot_);
+    // Of three slots, the values at hand come into one that the other consumer gives back in its turn.
+    if constexpr (S::kSlots == 3) pass_turn();
     const int value_slot = begin_output(probability);
-    pass_turn();
+    if constexpr (S::kSlots > 3) pass_turn();
     wait_for_products<1>();
     const bool ends = ends_;
     const Softmax<Element> ended = rows_;
@@ -92,16 +95,22 @@ class Consumer {
     return true;
   }
 
-  // Consumers issue their products in turn, so that one computes exponentials while the other multiplies.
-  __device__ void take_turn() { named_wait(kTurn + index_, kConsumers * kWarpgroup); }
-  __device__ void pass_turn() { named_arrive(kTurn + (index_ ^ 1), kConsumers * kWarpgroup); }
+  // Consumers of a row issue their products in turn, so that one computes exponentials while the other multiplies. With
+  // rows of their own they drift, and only the warps of each meet here.
+  __device__ void take_turn() { named_wait(kTurn + index_, C::kConsumersEach * kWarpgroup); }
+  __device__ void pass_turn() {
+    if constexpr (C::kConsumersEach == 2) named_arrive(kTurn + (index_ ^ 1), kConsumers * kWarpgroup);
+  }
+
+  // Which 64 queries of a row it has.
+  __device__ int part() const { return C::kConsumersEach == 2 ? index_ : 0; }
 
   // Goes to the first step of the next row; steps_ is 0 if there is none.
   __device__ void next_row() {
-    shared_.query_full[buffer_.slot].wait(buffer_.parity);
+    stream_.query_full[buffer_.slot].wait(buffer_.parity);
     tile_ = buffer_.slot;
-    steps_ = shared_.tile[tile_].steps;
-    special_ = max(1, shared_.tile[tile_].masked);
+    steps_ = stream_.tile[tile_].steps;
+    special_ = max(1, stream_.tile[tile_].masked);
     step_ = 0;
     buffer_.advance();
     if (steps_ > 0) key_slot_ = next_slot();
@@ -109,24 +118,23 @@ class Consumer {
 
   __device__ int next_slot() {
     const int slot = slot_.slot;
-    shared_.slot_full[slot].wait(slot_.parity);
+    stream_.slot_full[slot].wait(slot_.parity);
     slot_.advance();
     return slot;
   }
   __device__ void free_slot(int slot) {
-    if (lane_ == 0) shared_.slot_free[slot].arrive();
+    if (lane_ == 0) stream_.slot_free[slot].arrive();
   }
 
   // scores = queries x keys, 16 dims at a time.
   __device__ void begin_scores(int tile, int key_slot) {
-    const Matrix queries = Matrix::at(shared_.query[tile][index_]), keys = Matrix::at(shared_.slot[key_slot]);
+    const Matrix queries = Matrix::at(stream_.query[tile][part()]), keys = Matrix::at(stream_.slot[key_slot]);
     begin_products();
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
       const int box = d / kBoxDims, within = d % kBoxDims * 2;
-      multiply<ScoreOp>(queries.moved(box * kConsumerRows * 128 + within),
-                        keys.moved(box * kTileKeys * 128 + within), score_,
-                        d == 0 ? ScaleOut::Zero : ScaleOut::One);
+      multiply<ScoreOp>(queries.moved(box * kConsumerRows * 128 + within), keys.moved(box * N * 128 + within),
+                        score_, d == 0 ? ScaleOut::Zero : ScaleOut::One);
     }
     end_products();
   }
@@ -134,7 +142,9 @@ class Consumer {
   // output += probabilities x values of the next slot, 16 keys at a time.
   __device__ int begin_output(const uint32_t (&probability)[N / 4]) {
     const int slot = next_slot();
-    const Matrix values = Matrix::at(shared_.slot[slot], kTileKeys * 128);
+    if (out_step_ < C::kMaxMasked) [[unlikely]]
+      zero_tail(slot);
+    const Matrix values = Matrix::at(stream_.slot[slot], N * 128);
     begin_products();
 #pragma unroll
     for (int n = 0; n < N; n += 16) {
@@ -149,12 +159,10 @@ class Consumer {
   __device__ __forceinline__ void weigh(uint32_t (&probability)[N / 4]) {
     settled(score_);
     if (step_ < special_) [[unlikely]] {
-      hide_unseen(shared_.tile[tile_], step_);
-      float factor[2];
-      if (step_ == 0)
-        rows_.raise(score_, params_.scale_log2, factor);  // there is no output yet to be multiplied
+      hide_unseen(stream_.tile[tile_], step_);
+      rows_.begin(score_, params_.scale_log2);
     }
-    if (!rows_.weigh(score_, params_.scale_log2, probability)) shared_.misfit[index_] = 1;
+    if (!rows_.weigh(score_, params_.scale_log2, probability)) stream_.misfit[part()] = 1;
     settled(probability);  // not after the wait for the values' products, which exponentials hide
   }
 
@@ -164,7 +172,7 @@ class Consumer {
     begin_scores(out_tile_, out_key_slot_);
     wait_for_products<0>();
     settled(score_);
-    const Tile& tile = shared_.tile[out_tile_];
+    const Tile<cfg>& tile = stream_.tile[out_tile_];
     if (out_step_ < tile.masked) hide_unseen(tile, out_step_);
     float factor[2];
     rows_.forget_step();
@@ -173,7 +181,7 @@ class Consumer {
     rows_.weigh(score_, params_.scale_log2, probability);
     rescale(factor);
     named_wait(kWholeConsumer + index_, kWarpgroup);  // everyone has seen why
-    shared_.misfit[index_] = 0;
+    stream_.misfit[part()] = 0;
     named_wait(kWholeConsumer + index_, kWarpgroup);  // and nobody says it of the next step before
   }
 
@@ -186,12 +194,30 @@ class Consumer {
     out_key_slot_ = key_slot_;
   }
 
-  __device__ void hide_unseen(const Tile& tile, int step) {
+  // Values past the sequence's end have a weight of 0, but may be anything: 0 times NaN is NaN.
+  __device__ void zero_tail(int slot) {
+    const Tile<cfg>& tile = stream_.tile[out_tile_];
+    if (out_step_ >= tile.ragged) return;
+#pragma unroll
+    for (int piece = 0; piece < C::kPieces; ++piece) {
+      const int begin = max(0, tile.k_len - tile.first_key[out_step_][piece]);
+      for (int chunk = begin * 8 + static_cast<int>(threadIdx.x) % kWarpgroup; chunk < C::kPieceKeys * 8;
+           chunk += kWarpgroup) {
+#pragma unroll
+        for (int box = 0; box < S::kBoxes; ++box)
+          reinterpret_cast<int4*>(stream_.slot[slot][box] + piece * C::kPieceKeys * kBoxDims)[chunk] = int4{};
+      }
+    }
+    fence_for_async_reads();
+    named_wait(kWholeConsumer + index_, kWarpgroup);
+  }
+
+  __device__ void hide_unseen(const Tile<cfg>& tile, int step) {
     constexpr int kColumns = 32;  // at a time: most are seen by all 16 queries of a warp, or by none
-    const int seen = params_.causal ? tile.position + index_ * kConsumerRows + warp_ * 16 + 1 : kNoKey;
+    const int seen = params_.causal ? tile.position + part() * kConsumerRows + warp_ * 16 + 1 : kNoKey;
 #pragma unroll
     for (int begin = 0; begin < N; begin += kColumns) {
-      const int key = tile.first_key[step][begin / cfg.k_block] + begin % cfg.k_block;
+      const int key = tile.first_key[step][begin / C::kPieceKeys] + begin % C::kPieceKeys;
       if (key + kColumns <= min(seen, tile.keys)) continue;
       const int left[2] = {min(seen + lane_ / 4, tile.keys) - key - lane_ % 4 * 2,
                            min(seen + lane_ / 4 + 8, tile.keys) - key - lane_ % 4 * 2};
@@ -214,31 +240,31 @@ class Consumer {
                               total[1] == 0 ? 0 : reciprocal_approx(total[1])};
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
-      uint32_t part[4];
+      uint32_t values[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        part[i] = packed<Element>(output_[d / 2 + 2 * i] * inverse[i % 2],
-                                  output_[d / 2 + 2 * i + 1] * inverse[i % 2]);
-      char* box = reinterpret_cast<char*>(shared_.query[tile_idx][index_][d / kBoxDims]);
+        values[i] = packed<Element>(output_[d / 2 + 2 * i] * inverse[i % 2],
+                                    output_[d / 2 + 2 * i + 1] * inverse[i % 2]);
+      char* box = reinterpret_cast<char*>(stream_.query[tile_idx][part()][d / kBoxDims]);
       const int row = warp_ * 16 + lane_ % 16, chunk = d % kBoxDims / 8 + lane_ / 16;
-      store_matrices(box + swizzled(row, chunk), part);
+      store_matrices(box + swizzled(row, chunk), values);
     }
     // Read before the storer may give the tile back. Written after the fence, which waits for every store before it.
-    const Tile& tile = shared_.tile[tile_idx];
-    const int query = index_ * kConsumerRows + warp_ * 16 + lane_ / 4, queries = tile.q_count;
+    const Tile<cfg>& tile = stream_.tile[tile_idx];
+    const int query = part() * kConsumerRows + warp_ * 16 + lane_ / 4, queries = tile.q_count;
     float* const lse_log2 = params_.lse_log2 == nullptr
                                 ? nullptr
                                 : params_.lse_log2 + tile.q_head * params_.lse_tokens + tile.q_begin + query;
     fence_for_async_reads();
     __syncwarp();
-    if (lane_ == 0) shared_.out_full[tile_idx].arrive();
+    if (lane_ == 0) stream_.out_full[tile_idx].arrive();
     if (lse_log2 == nullptr || lane_ % 4 != 0) return;
     if (query < queries) lse_log2[0] = rows.top[0] + log2_approx(total[0]);
     if (query + 8 < queries) lse_log2[8] = rows.top[1] + log2_approx(total[1]);
   }
 
   const AttendParams& params_;
-  S& shared_;
+  S& stream_;
   const int index_, warp_, lane_;
   Ring<2> buffer_;        // the query tile after tile_
   Ring<S::kSlots> slot_;  // the slot that is read next

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of the sm_90 attend kernel: two query tiles, a ring of slots for key and value tiles, and the barriers
-// between the loader warp, the two consumer warpgroups and the storer warp.
+// Shared memory of the sm_90 attend kernel: query tiles, a ring of slots for key and value tiles, and the barriers
+// between loader warps, consumer warpgroups and storer warps.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,59 +18,84 @@ namespace routerelay::cuda {
 inline constexpr int kConsumers = 2;      // warpgroups that compute
 inline constexpr int kWarpgroup = 128;    // threads
 inline constexpr int kConsumerRows = 64;  // queries of a consumer: what one wgmma is high
-inline constexpr int kTileKeys = 128;     // keys of a slot: one 128-key block or two 64-key blocks
 
 // First key of the missing second block of an odd list: past every query's sight and past every tensor's end.
 inline constexpr int32_t kNoKey = 0x40000000;
 
-// A row's queries see 127 keys more at its end than at its beginning: parts of two 128-key blocks or of three 64-key
-// blocks, which with the gap of an odd list make two steps.
-inline constexpr int kMaxMasked = 2;
+// How rows and blocks are cut. A row of 128 queries is shared by both consumers; of rows of 64, each has its own stream:
+// its own loader, lists, slots and storer. A step multiplies 128 keys (one block, or two of 64) where they fit, else 64
+// (one block, or half of one).
+template <AttendConfig cfg>
+struct Cut {
+  static constexpr int kStreams = cfg.q_block == kConsumerRows ? 2 : 1;
+  static constexpr int kConsumersEach = kConsumers / kStreams;
+  static constexpr int kStepKeys = step_keys(cfg), kPieceKeys = piece_keys(cfg);
+  static constexpr int kPieces = kStepKeys / kPieceKeys;    // blocks of a step
+  static constexpr int kHalves = cfg.k_block / kPieceKeys;  // steps of a block
+  // A row's queries see q_block - 1 keys more at its end than at its beginning, which lie in so many steps. Blocks of
+  // 64 keys two by two could need three halves of steps, and the gap of an odd list: two steps again.
+  static constexpr int kMaxMasked = kStepKeys == 128 ? 2 : cfg.q_block / 64 + 1;
+};
 
 // What consumers and storer know of the row in a query tile.
+template <AttendConfig cfg>
 struct Tile {
-  int32_t steps = 0;   // slots of keys to visit; 0: there are no more rows
+  int32_t steps = 0;   // to visit; 0: there are no more rows
   int32_t masked = 0;  // the first ones of them, where not every query sees every key
+  int32_t ragged = 0;  // the first ones of them, where the sequence ends inside a block
   int32_t q_head = 0;
   int32_t q_begin = 0;
   int32_t q_count = 0;
   int32_t position = 0;
   int32_t keys = 0;
-  int32_t first_key[kMaxMasked][2] = {};  // of the blocks in each masked step; for a missing one: kNoKey
+  int32_t k_len = 0;
+  // Of the blocks in each masked step; for a missing one: kNoKey.
+  int32_t first_key[Cut<cfg>::kMaxMasked][Cut<cfg>::kPieces] = {};
+};
+
+template <AttendConfig cfg>
+struct Stream {
+  using Element = std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;
+  static constexpr int D = cfg.head_dim, kBoxes = D / kBoxDims;
+  static constexpr int kStreams = Cut<cfg>::kStreams, kStepKeys = Cut<cfg>::kStepKeys;
+  static constexpr int kConsumersEach = Cut<cfg>::kConsumersEach;
+  static constexpr int kQueryBytes = kConsumersEach * kConsumerRows * D * 2, kSlotBytes = kStepKeys * D * 2;
+  static constexpr int kLimit = 227 * 1024;  // of one CTA on sm_90
+  static constexpr int kOthers = 1536;       // barriers, tiles and what alignment takes
+  // D 128: 2 x 32 KiB of queries, then 5 x 32 KiB or twice 5 x 16 KiB. More than 8 slots were never full.
+  static constexpr int kSlots =
+      std::min(8, (kLimit - kOthers) / kStreams / kSlotBytes - 2 * kQueryBytes / kSlotBytes);
+  static_assert(kSlots >= 3, "two key tiles and a value tile are in use at a time");
+
+  // Boxes: rows of 64 elements, swizzled; a tile of head_dim 128 is two boxes, dims 0..63 and 64..127.
+  alignas(1024) Element query[2][kConsumersEach][kBoxes][kConsumerRows * kBoxDims];  // later the row's output
+  alignas(1024) Element slot[kSlots][kBoxes][kStepKeys * kBoxDims];
+  Barrier query_full[2], query_free[2];  // loader -> consumers and storer; storer -> loader
+  Barrier out_full[2];                   // consumers -> storer
+  Barrier slot_full[kSlots], slot_free[kSlots];
+  Tile<cfg> tile[2];
+  int32_t misfit[kConsumersEach];  // a consumer's newest step is to be weighed again
 };
 
 template <AttendConfig cfg>
 struct Shared {
-  using Element = std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;
-  static constexpr int D = cfg.head_dim, kBoxes = D / kBoxDims, kPieces = kTileKeys / cfg.k_block;
-  static constexpr int kQueryBytes = kConsumers * kConsumerRows * D * 2, kSlotBytes = kTileKeys * D * 2;
-  static constexpr int kLimit = 227 * 1024;  // of one CTA on sm_90
-  static constexpr int kOthers = 1024;       // barriers, tiles and what alignment takes
-  // D 128: 2 x 32 KiB of queries + 5 x 32 KiB. More than 8 slots were never full.
-  static constexpr int kSlots = std::min(8, (kLimit - kOthers - 2 * kQueryBytes) / kSlotBytes);
-
-  // Boxes: rows of 64 elements, swizzled; a tile of head_dim 128 is two boxes, dims 0..63 and 64..127.
-  alignas(1024) Element query[2][kConsumers][kBoxes][kConsumerRows * kBoxDims];  // later the row's output
-  alignas(1024) Element slot[kSlots][kBoxes][kTileKeys * kBoxDims];
-  Barrier query_full[2], query_free[2];  // loader -> consumers and storer; storer -> loader
-  Barrier out_full[2];                   // consumers -> storer
-  Barrier slot_full[kSlots], slot_free[kSlots];
-  Tile tile[2];
-  int32_t misfit[kConsumers];  // a consumer's newest step is to be weighed again
+  Stream<cfg> stream[Cut<cfg>::kStreams];
 };
 
 template <AttendConfig cfg>
 __device__ void set_up(Shared<cfg>& shared) {
-  if (threadIdx.x < kConsumers) shared.misfit[threadIdx.x] = 0;
-  if (threadIdx.x == 0) {
+  constexpr int kConsumerWarps = Cut<cfg>::kConsumersEach * kWarpgroup / 32;
+  if (threadIdx.x < Cut<cfg>::kStreams) {
+    Stream<cfg>& stream = shared.stream[threadIdx.x];
+    for (int32_t& misfit : stream.misfit) misfit = 0;
     for (int i = 0; i < 2; ++i) {
-      shared.query_full[i].init(1);
-      shared.query_free[i].init(1);
-      shared.out_full[i].init(kConsumers * 4);
+      stream.query_full[i].init(1);
+      stream.query_free[i].init(1);
+      stream.out_full[i].init(kConsumerWarps);
     }
-    for (int i = 0; i < Shared<cfg>::kSlots; ++i) {
-      shared.slot_full[i].init(1);
-      shared.slot_free[i].init(kConsumers * 4);
+    for (int i = 0; i < Stream<cfg>::kSlots; ++i) {
+      stream.slot_full[i].init(1);
+      stream.slot_free[i].init(kConsumerWarps);
     }
     cutlass::arch::fence_barrier_init();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The storer warp: brings finished outputs from the query tiles to device memory and gives the tiles back.
+// A storer warp: brings finished outputs from the query tiles to device memory and gives the tiles back.
 #pragma once
 
 #include "cuda/attend/params.h"
@@ -8,17 +8,17 @@
 namespace routerelay::cuda {
 
 template <AttendConfig cfg>
-__device__ void store_rows(const AttendParams& params, Shared<cfg>& shared) {
-  using S = Shared<cfg>;
+__device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
+  using S = Stream<cfg>;
   const int lane = threadIdx.x % 32;
   for (Ring<2> buffer;; buffer.advance()) {
-    shared.query_full[buffer.slot].wait(buffer.parity);
-    const Tile tile = shared.tile[buffer.slot];
+    stream.query_full[buffer.slot].wait(buffer.parity);
+    const Tile<cfg> tile = stream.tile[buffer.slot];
     if (tile.steps == 0) return;
-    shared.out_full[buffer.slot].wait(buffer.parity);
-    auto& out = shared.query[buffer.slot];
-    if (tile.q_count == kConsumers * kConsumerRows) {
-      if (lane < kConsumers * S::kBoxes) {
+    stream.out_full[buffer.slot].wait(buffer.parity);
+    auto& out = stream.query[buffer.slot];
+    if (tile.q_count == cfg.q_block) {
+      if (lane < S::kConsumersEach * S::kBoxes) {
         const int consumer = lane / S::kBoxes, box = lane % S::kBoxes;
         store_box(params.out, out[consumer][box],
                   {box * kBoxDims, tile.q_begin + consumer * kConsumerRows, tile.q_head});
@@ -36,7 +36,7 @@ __device__ void store_rows(const AttendParams& params, Shared<cfg>& shared) {
       }
     }
     __syncwarp();
-    if (lane == 0) shared.query_free[buffer.slot].arrive();
+    if (lane == 0) stream.query_free[buffer.slot].arrive();
   }
 }
 

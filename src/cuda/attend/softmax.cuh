@@ -112,19 +112,23 @@ struct Softmax {
     return (bits & kMisfit) == 0;
   }
 
+  // Sets the tops of rows that have seen nothing before a step.
+  template <int N>
+  __device__ void begin(const float (&scores)[N], float scale_log2) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const float most = largest(scores, row);
+      if (top[row] == kLowest && most > -INFINITY) top[row] = fmaf(most, scale_log2, kHeadroom);
+    }
+  }
+
   // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by
   // `factor`, per row; the sums already are.
   template <int N>
   __device__ void raise(const float (&scores)[N], float scale_log2, float (&factor)[2]) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float even = -INFINITY, odd = -INFINITY;
-#pragma unroll
-      for (int i = 2 * row; i < N; i += 4) {
-        even = fmaxf(even, scores[i]);
-        odd = fmaxf(odd, scores[i + 1]);
-      }
-      const float most = quad_max(fmaxf(even, odd));
+      const float most = largest(scores, row);
       factor[row] = 1;
       // Only where this row itself does not fit, so that its bits do not depend on its neighbours.
       if (!(fmaf(most, scale_log2, -top[row]) >= 1)) continue;
@@ -146,6 +150,17 @@ struct Softmax {
   }
 
  private:
+  template <int N>
+  static __device__ __forceinline__ float largest(const float (&scores)[N], int row) {
+    float even = -INFINITY, odd = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      even = fmaxf(even, scores[i + 2 * row]);
+      odd = fmaxf(odd, scores[i + 2 * row + 1]);
+    }
+    return quad_max(fmaxf(even, odd));
+  }
+
   // `value`, not before `other` is known. Probabilities, and so sums, are finite where they count.
   static __device__ float after(float value, float other) {
     return fmaf(other, 0.0F, value);

@@ -41,7 +41,8 @@ Result<Device> current_device() {
   return device;
 }
 
-Status make_tensor_map(const Tensor& tensor, int box_tokens, CUtensorMap& map) {
+Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_stride, int box_tokens,
+                       CUtensorMap& map) {
   static const auto encoder = map_encoder();
   if (!encoder.ok()) return encoder.status();
   constexpr int kElementBytes = 2, kBoxDims = 64;
@@ -49,14 +50,16 @@ Status make_tensor_map(const Tensor& tensor, int box_tokens, CUtensorMap& map) {
   const auto stride = [&](int64_t elements, int64_t count) {
     return static_cast<cuuint64_t>(count > 1 ? elements : tensor.head_dim) * kElementBytes;
   };
-  const cuuint64_t size[3] = {static_cast<cuuint64_t>(tensor.head_dim),
-                              static_cast<cuuint64_t>(tensor.tokens), static_cast<cuuint64_t>(tensor.heads)};
-  const cuuint64_t strides[2] = {stride(tensor.token_stride, tensor.tokens),
-                                 stride(tensor.head_stride, tensor.heads)};
-  const cuuint32_t box[3] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1}, step[3] = {1, 1, 1};
+  const int64_t pages = tensor.tokens / page_tokens;
+  const auto size_of = [](int64_t count) { return static_cast<cuuint64_t>(count); };
+  const cuuint64_t size[4] = {size_of(tensor.head_dim), size_of(page_tokens), size_of(tensor.heads),
+                              size_of(pages)};
+  const cuuint64_t strides[3] = {stride(tensor.token_stride, page_tokens),
+                                 stride(tensor.head_stride, tensor.heads), stride(page_stride, pages)};
+  const cuuint32_t box[4] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1, 1}, step[4] = {1, 1, 1, 1};
   const CUresult result = encoder.value().encode(
       &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      3, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      4, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return {Code::kDeviceError,

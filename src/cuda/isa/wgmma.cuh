@@ -27,8 +27,10 @@ struct Wgmma;
   };
 RR_WGMMA(__nv_bfloat16, BF16, 64)
 RR_WGMMA(__nv_bfloat16, BF16, 128)
+RR_WGMMA(__nv_bfloat16, BF16, 256)
 RR_WGMMA(__half, F16, 64)
 RR_WGMMA(__half, F16, 128)
+RR_WGMMA(__half, F16, 256)
 #undef RR_WGMMA
 
 // A matrix of 128-byte swizzled rows in shared memory, 8-row groups 1024 bytes apart. Of the 64 bits that wgmma takes,
