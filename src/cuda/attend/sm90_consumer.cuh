@@ -40,23 +40,24 @@ class Consumer {
     begin_scores(tile_, key_slot_);
     pass_turn();
     wait_for_products<0>();
-    weigh(even);
+    weigh(even, 0);
     step_on();
     if (ends_)
       next_row();
     else
       key_slot_ = next_slot();
-    while (turn(even, odd) && turn(odd, even)) continue;
+    while (turn<0>(even, odd) && turn<1>(odd, even)) continue;
   }
 
  private:
   // Scores of the next step and, from the probabilities at hand, their part of the output; then the next probabilities.
-  // False after the very last output.
+  // False after the very last output. `which` tells the steps apart whose probabilities are at hand and in the making.
+  template <int which>
   __device__ __forceinline__ bool turn(uint32_t (&probability)[N / 4], uint32_t (&next)[N / 4]) {
     const int out_tile = out_tile_;
     if (steps_ == 0) [[unlikely]] {
       named_wait(kWholeConsumer + index_, kWarpgroup);
-      if (stream_.misfit[part()] != 0) weigh_again(probability);
+      if (stream_.misfit[part()][which] != 0) weigh_again(probability, which);
       begin_output(probability);
       wait_for_products<0>();
       settled(output_);
@@ -64,8 +65,8 @@ class Consumer {
       return false;
     }
     take_turn();  // also: what the other warps of this consumer say of the step at hand is known
-    if (stream_.misfit[part()] != 0) [[unlikely]]
-      weigh_again(probability);
+    if (stream_.misfit[part()][which] != 0) [[unlikely]]
+      weigh_again(probability, which);
     free_slot(out_key_slot_);
     begin_scores(tile_, key_slot_);
     // Of three slots, the values at hand come into one that the other consumer gives back in its turn.
@@ -76,7 +77,7 @@ class Consumer {
     const bool ends = ends_;
     const Softmax<Element> ended = rows_;
     if (ends) rows_ = {};
-    weigh(next);
+    weigh(next, which ^ 1);
     step_on();
     // The tile after the next comes into the buffer of the output at hand: after a row of one step it must wait.
     const bool late = ends && ends_;
@@ -156,19 +157,19 @@ class Consumer {
   }
 
   // Scores of step_, which have arrived -> its probabilities.
-  __device__ __forceinline__ void weigh(uint32_t (&probability)[N / 4]) {
+  __device__ __forceinline__ void weigh(uint32_t (&probability)[N / 4], int which) {
     settled(score_);
     if (step_ < special_) [[unlikely]] {
       hide_unseen(stream_.tile[tile_], step_);
       rows_.begin(score_, params_.scale_log2);
     }
-    if (!rows_.weigh(score_, params_.scale_log2, probability)) stream_.misfit[part()] = 1;
+    if (!rows_.weigh(score_, params_.scale_log2, probability)) stream_.misfit[part()][which] = 1;
     settled(probability);  // not after the wait for the values' products, which exponentials hide
   }
 
   // The step at hand once more, its tops raised: scores passed them by more than the headroom. Rare, since a row begins
   // with the maximum of its first step; what it costs is one product. All warps of the consumer come here together.
-  __device__ __forceinline__ void weigh_again(uint32_t (&probability)[N / 4]) {
+  __device__ __forceinline__ void weigh_again(uint32_t (&probability)[N / 4], int which) {
     begin_scores(out_tile_, out_key_slot_);
     wait_for_products<0>();
     settled(score_);
@@ -181,8 +182,7 @@ class Consumer {
     rows_.weigh(score_, params_.scale_log2, probability);
     rescale(factor);
     named_wait(kWholeConsumer + index_, kWarpgroup);  // everyone has seen why
-    stream_.misfit[part()] = 0;
-    named_wait(kWholeConsumer + index_, kWarpgroup);  // and nobody says it of the next step before
+    stream_.misfit[part()][which] = 0;
   }
 
   // The probabilities just made become those at hand.

@@ -74,7 +74,9 @@ struct Stream {
   Barrier out_full[2];                   // consumers -> storer
   Barrier slot_full[kSlots], slot_free[kSlots];
   Tile<cfg> tile[2];
-  int32_t misfit[kConsumersEach];  // a consumer's newest step is to be weighed again
+  // A consumer's step is to be weighed again: of even and odd steps, since a warp may say it of the next step before
+  // another has asked about this one.
+  int32_t misfit[kConsumersEach][2];
 };
 
 template <AttendConfig cfg>
@@ -87,7 +89,7 @@ __device__ void set_up(Shared<cfg>& shared) {
   constexpr int kConsumerWarps = Cut<cfg>::kConsumersEach * kWarpgroup / 32;
   if (threadIdx.x < Cut<cfg>::kStreams) {
     Stream<cfg>& stream = shared.stream[threadIdx.x];
-    for (int32_t& misfit : stream.misfit) misfit = 0;
+    for (auto& misfit : stream.misfit) misfit[0] = misfit[1] = 0;
     for (int i = 0; i < 2; ++i) {
       stream.query_full[i].init(1);
       stream.query_free[i].init(1);
