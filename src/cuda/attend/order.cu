@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Longest rows first within the heads that share keys and values, those groups one after another: long rows cannot be
-// left for the end, and what all multiprocessors read at a time is one head's keys and values. Rows far longer than their
-// group's mean begin before all groups. A counting sort.
+// left for the end, and what all multiprocessors read at a time is one head's keys and values. Rows far longer than
+// their group's mean begin before all groups. A counting sort.
 #include "cuda/attend/order.h"
 
 namespace routerelay::cuda {

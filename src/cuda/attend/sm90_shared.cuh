@@ -22,9 +22,9 @@ inline constexpr int kConsumerRows = 64;  // queries of a consumer: what one wgm
 // First key of the missing second block of an odd list: past every query's sight and past every tensor's end.
 inline constexpr int32_t kNoKey = 0x40000000;
 
-// How rows and blocks are cut. A row of 128 queries is shared by both consumers; of rows of 64, each has its own stream:
-// its own loader, lists, slots and storer. A step multiplies 128 keys (one block, or two of 64) where they fit, else 64
-// (one block, or half of one).
+// How rows and blocks are cut. A row of 128 queries is shared by both consumers; of rows of 64, each has its own
+// stream: its own loader, lists, slots and storer. A step multiplies 128 keys (one block, or two of 64) where they fit,
+// else 64 (one block, or half of one).
 template <AttendConfig cfg>
 struct Cut {
   static constexpr int kStreams = cfg.q_block == kConsumerRows ? 2 : 1;

@@ -8,7 +8,8 @@
 
 namespace routerelay::cuda {
 
-// An item of work, one word a lane: registers are what its warp is short of. The whole warp must read a field, never some lanes of it.
+// An item of work, one word a lane: registers are what its warp is short of. The whole warp must read a field, never
+// some lanes of it.
 class Item {
  public:
   Item() = default;
@@ -43,8 +44,8 @@ class Item {
 };
 
 // Rows in the order of params.work, each with 32 entries of its list at a time, one a lane. While a row is loaded, the
-// next is taken, its item and then its list are asked for, a step of that at each progress(): so that no row begins with
-// a wait for device memory. Not earlier: a row that is taken waits for its taker, however long the rows before it are.
+// next is taken, its item and then its list are asked for, a step of that at each progress(): so that no row begins
+// with a wait for device memory. Not earlier: a row that is taken waits for its taker, however long those before it.
 class WorkStream {
  public:
   // Of `n_streams` in the grid, this is number `stream`, whose first item is its own number.

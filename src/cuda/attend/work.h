@@ -22,8 +22,8 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 48);
 
-// Rows much longer than their group's mean lie in the first kMaxFirst places, as many as there are, and begin before all
-// others.
+// Rows much longer than their group's mean lie in the first kMaxFirst places, as many as there are, and begin before
+// all others.
 inline constexpr int kMaxFirst = 1024;
 
 // In device memory, 0 before a call.

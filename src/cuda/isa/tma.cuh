@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of a [pages, heads, tokens, head_dim] tensor between device and shared memory, by the tensor copy engine (sm_90).
-// A box is 64 elements of head_dim wide, so that its rows are the 128 bytes of the widest swizzle.
+// Boxes of a [pages, heads, tokens, head_dim] tensor between device and shared memory, by the tensor copy engine
+// (sm_90). A box is 64 elements of head_dim wide, so that its rows are the 128 bytes of the widest swizzle.
 #pragma once
 
 #include <cuda.h>
