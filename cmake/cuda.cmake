@@ -17,6 +17,11 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 find_package(CUDAToolkit REQUIRED)
 
+# sm_80's instructions are everybody's: one pass of the front end, machine code for the architectures that differ most,
+# PTX for those to come. Hopper has its own kernels, and these for what they lack and for tests.
+set(rr_gencode_sm80 -gencode=arch=compute_80,code=[sm_80,sm_90,sm_120,compute_80])
+set(rr_gencode_sm90 -gencode=arch=compute_90a,code=sm_90a)
+
 file(STRINGS src/cuda/attend/configs.def rr_attend_lines REGEX "^RR_ATTEND_CONFIG")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/attend/configs.def)
 set(rr_attend_instances)
@@ -29,16 +34,18 @@ foreach(line ${rr_attend_lines})
   set(k_block ${CMAKE_MATCH_5})
   set(made ${CMAKE_BINARY_DIR}/attend/${arch}_${dtype}_${head_dim}_${q_block}_${k_block}.cu)
   configure_file(src/cuda/attend/instance.cu.in ${made} @ONLY)
+  set_source_files_properties(${made} PROPERTIES COMPILE_OPTIONS "${rr_gencode_${arch}}")
   list(APPEND rr_attend_instances ${made})
 endforeach()
 
 file(GLOB_RECURSE rr_cuda_kernels CONFIGURE_DEPENDS src/cuda/*.cu)
+set_source_files_properties(${rr_cuda_kernels} PROPERTIES COMPILE_OPTIONS "${rr_gencode_sm80}")
 add_library(rr_cuda_kernels OBJECT ${rr_cuda_kernels} ${rr_attend_instances})
 set_target_properties(rr_cuda_kernels PROPERTIES CUDA_ARCHITECTURES OFF)
 target_include_directories(rr_cuda_kernels PRIVATE include src)
 target_include_directories(rr_cuda_kernels SYSTEM PRIVATE ${RR_CUTLASS})
 # 554: the front end calls a conversion pointless that is constrained away.
-target_compile_options(rr_cuda_kernels PRIVATE -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -lineinfo
+target_compile_options(rr_cuda_kernels PRIVATE --expt-relaxed-constexpr -lineinfo
   -diag-suppress=554 $<$<BOOL:${RR_WERROR}>:-Werror=all-warnings>)
 
 # The host code as objects: the tests link them too, and so reach what the shared library hides.

@@ -7,7 +7,7 @@
 namespace routerelay::cuda {
 
 // Named as configs.def names them.
-enum class Arch { sm90 };
+enum class Arch { sm80, sm90 };
 namespace dtypes {
 inline constexpr DType bf16 = DType::kBF16, f16 = DType::kF16;
 }

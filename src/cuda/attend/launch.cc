@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attend's one entry on CUDA: plan, put the rows in order, launch.
+#include "cuda/attend/launch.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "core/assert.h"
 #include "cuda/attend/instances.h"
 #include "cuda/attend/order.h"
 #include "cuda/attend/plan.h"
@@ -20,11 +23,12 @@ constexpr AttendLaunch kLaunches[] = {
 #undef RR_ATTEND_CONFIG
 };
 
-AttendLaunch launch_of(const AttendConfig& config) {
+// Null: that architecture has no such kernel.
+AttendLaunch launch_of(Arch arch, AttendConfig config) {
+  config.arch = arch;
   const auto configs = attend_configs();
-  size_t i = 0;
-  while (configs[i] != config) ++i;
-  return kLaunches[i];
+  const auto found = std::find(configs.begin(), configs.end(), config);
+  return found == configs.end() ? nullptr : kLaunches[found - configs.begin()];
 }
 
 OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte* workspace) {
@@ -45,7 +49,11 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
   return p;
 }
 
-Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order, AttendParams& p) {
+TensorView view_of(const Tensor& t) {
+  return {t.data, t.token_stride, t.head_stride};
+}
+
+Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParams& p) {
   constexpr int kQueries = 64;  // of a box
   RR_TRY(make_tensor_map(a.q, a.q.tokens, 0, kQueries, p.q));
   RR_TRY(make_tensor_map(a.out, a.out.tokens, 0, kQueries, p.out));
@@ -59,10 +67,16 @@ Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderPar
     return make_tensor_map(t, a.pages.page_size, stride, p.box_keys, map);
   };
   RR_TRY(map_keys(a.k, p.k));
-  RR_TRY(map_keys(a.v, p.v));
+  return map_keys(a.v, p.v);
+}
+
+AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order) {
+  AttendParams p;
+  p.q_view = view_of(a.q), p.k_view = view_of(a.k), p.v_view = view_of(a.v);
   p.page_table = a.pages.table;
   p.max_pages = a.pages.max_pages;
-  p.page_bits = paged ? std::countr_zero(static_cast<uint32_t>(a.pages.page_size)) : 0;
+  p.page_bits =
+      a.pages.table == nullptr ? 0 : std::countr_zero(static_cast<uint32_t>(a.pages.page_size));
   p.work = order.work;
   p.counts = order.counts;
   p.picked = a.routes.picked;
@@ -75,15 +89,10 @@ Status attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderPar
   p.out_head_stride = a.out.head_stride;
   p.lse_log2 = a.lse_log2;
   p.lse_tokens = a.q.tokens;
-  return {};
+  return p;
 }
 
-}  // namespace
-
-Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes, CUstream_st* stream) {
-  const Result<AttendPlan> planned = plan_attend(args);
-  RR_TRY(planned.status());
-  const AttendPlan& plan = planned.value();
+Status check_workspace(const AttendPlan& plan, const std::byte* workspace, int64_t workspace_bytes) {
   if (workspace == nullptr || workspace_bytes < plan.workspace_bytes)
     return {Code::kInvalidArgument,
             fmt::format("attend: workspace_bytes is {}; this call needs {}",
@@ -91,19 +100,49 @@ Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_by
   if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign != 0)
     return {Code::kInvalidArgument,
             fmt::format("attend: workspace is not aligned to {} bytes; move it", kWorkspaceAlign)};
+  return {};
+}
+
+// Hopper runs what is written for it, and for the rest what every later device runs too.
+Arch arch_for(int compute_capability, const AttendConfig& config) {
+  return compute_capability == 90 && launch_of(Arch::sm90, config) != nullptr ? Arch::sm90 : Arch::sm80;
+}
+
+// `forced`: null, or instead of the device's own.
+Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
+              CUstream_st* stream) {
+  const Result<AttendPlan> planned = plan_attend(args);
+  RR_TRY(planned.status());
+  const AttendPlan& plan = planned.value();
+  RR_TRY(check_workspace(plan, workspace, workspace_bytes));
   const Result<Device> device = current_device();
   RR_TRY(device.status());
-  if (device.value().compute_capability != 90)
-    return {Code::kUnsupported, fmt::format("attend: the current device is sm_{}; this build has sm_90",
-                                            device.value().compute_capability)};
+  const int capability = device.value().compute_capability;
+  if (capability < 80)
+    return {Code::kUnsupported,
+            fmt::format("attend: the current device is sm_{}; legal: sm_80 and later", capability)};
+  const Arch arch = forced != nullptr ? *forced : arch_for(capability, plan.config);
+  const AttendLaunch launch = launch_of(arch, plan.config);
+  RR_ASSERT(launch != nullptr);
   const OrderParams order = order_params(args, plan, workspace);
-  AttendParams params;
-  RR_TRY(attend_params(args, plan, order, params));
+  AttendParams params = attend_params(args, plan, order);
+  if (arch == Arch::sm90) RR_TRY(make_tensor_maps(args, plan, params));
   RR_CUDA(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream));
   launch_order(order, stream);
   RR_CUDA(cudaGetLastError());
-  RR_CUDA(launch_of(plan.config)(params, device.value().multiprocessors, stream));
+  RR_CUDA(launch(params, device.value().multiprocessors, stream));
   return {};
+}
+
+}  // namespace
+
+Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes, CUstream_st* stream) {
+  return attend(nullptr, args, workspace, workspace_bytes, stream);
+}
+
+Status attend_with(Arch arch, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
+                   CUstream_st* stream) {
+  return attend(&arch, args, workspace, workspace_bytes, stream);
 }
 
 }  // namespace routerelay::cuda

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <ranges>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,16 @@ constexpr AttendConfig kConfigs[] = {
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
+
+// Other architectures' kernels are faster ones for what sm80's, which all devices run, compute too.
+constexpr bool is_general(const AttendConfig& c) {
+  return c.arch == Arch::sm80;
+}
+constexpr bool has_general(AttendConfig config) {
+  config.arch = Arch::sm80;
+  return std::ranges::find(kConfigs, config) != std::end(kConfigs);
+}
+static_assert(std::ranges::all_of(kConfigs, has_general));
 
 // Token coordinates are 32-bit in the copy engine, and half of that range marks what is outside of every tensor.
 constexpr int64_t kMaxTokens = int64_t{1} << 30;
@@ -155,7 +167,7 @@ Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
 // Shapes of the configurations, each once; every one is there in both dtypes.
 std::string legal_shapes() {
   std::string text;
-  for (const AttendConfig& c : kConfigs)
+  for (const AttendConfig& c : kConfigs | std::views::filter(is_general))
     if (c.dtype == DType::kBF16)
       text += fmt::format("{}{} {} x {}", text.empty() ? "" : ", ", c.head_dim, c.q_block, c.k_block);
   return text;
@@ -163,7 +175,7 @@ std::string legal_shapes() {
 
 Status choose(const AttendArgs& a, AttendConfig& config) {
   for (const AttendConfig& c : kConfigs) {
-    if (c == AttendConfig{c.arch, a.q.dtype, static_cast<int>(a.q.head_dim), a.q_block, a.k_block}) {
+    if (c == AttendConfig{Arch::sm80, a.q.dtype, static_cast<int>(a.q.head_dim), a.q_block, a.k_block}) {
       config = c;
       return {};
     }

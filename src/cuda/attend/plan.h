@@ -17,7 +17,7 @@ std::span<const AttendConfig> attend_configs();
 inline constexpr int64_t kWorkspaceAlign = 256;  // bytes: what cudaMalloc gives
 
 struct AttendPlan {
-  AttendConfig config;
+  AttendConfig config;  // of sm80
   Sequence sequence;   // when there is only one
   int64_t n_rows = 0;  // of a head
   int64_t n_work = 0;  // rows of all heads
