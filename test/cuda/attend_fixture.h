@@ -15,23 +15,25 @@
 
 namespace routerelay::cuda {
 
-inline bool has_sm90() {
+// sm90's kernels run on Hopper alone, sm80's on everything later too.
+inline bool device_runs(Arch arch) {
   int device = 0, major = 0, minor = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
          cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
-         major == 9 && minor == 0;
+         (arch == Arch::sm90 ? major == 9 && minor == 0 : major >= 8);
 }
 
 inline std::string config_name(const testing::TestParamInfo<AttendConfig>& info) {
   const AttendConfig& c = info.param;
-  return fmt::format("{}_{}_{}x{}", dtype_name(c.dtype), c.head_dim, c.q_block, c.k_block);
+  return fmt::format("{}_{}_{}_{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
+                     c.head_dim, c.q_block, c.k_block);
 }
 
 class OnDevice : public testing::TestWithParam<AttendConfig> {
  protected:
   void SetUp() override {
-    if (!has_sm90()) GTEST_SKIP() << "no CUDA device of compute capability 9.0";
+    if (!device_runs(GetParam().arch)) GTEST_SKIP() << "no CUDA device that runs it";
   }
 
   static support::ProblemArgs configured(support::ProblemArgs args) {
@@ -44,9 +46,14 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
     return configured({.q_tokens = tokens, .k_tokens = tokens, .q_heads = q_heads, .kv_heads = kv_heads});
   }
 
+  // With this configuration's own kernel, not the device's choice.
+  static DeviceAttend call_of(const support::Problem& p, const Routes& routes, CallOptions options = {}) {
+    options.arch = GetParam().arch;
+    return {p, routes, options};
+  }
   static void attend_on_device(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
     p.poison();
-    const DeviceAttend call(p, routes, options);
+    const DeviceAttend call = call_of(p, routes, options);
     RR_ASSERT_OK(call.enqueue());
     call.fetch(p);
   }

@@ -70,7 +70,7 @@ TEST_P(CudaAttendRepeat, InTheSameMemory) {
   Problem first(square(600, 4, 2)), again(square(600, 4, 2));
   const Routes routes = random_routes(first.rows, 4, 0.5, 42);
   attend_on_device(first, routes);
-  DeviceAttend call(again, routes);
+  DeviceAttend call = call_of(again, routes);
   for (int i = 0; i < 3; ++i) {
     again.poison();
     call.poison_results(again);
@@ -86,7 +86,7 @@ TEST_P(CudaAttendRepeat, BesideAnotherCall) {
   const Routes routes = random_routes(b.rows, 4, 0.5, 43);
   attend_on_device(a_alone, full_routes());
   attend_on_device(b_alone, routes);
-  const DeviceAttend call_a(a, full_routes()), call_b(b, routes);
+  const DeviceAttend call_a = call_of(a, full_routes()), call_b = call_of(b, routes);
   must(cudaDeviceSynchronize());  // uploads are on the default stream, which these two do not wait for
   const Stream stream_a, stream_b;
   RR_ASSERT_OK(call_a.enqueue(stream_a));
@@ -100,7 +100,7 @@ TEST_P(CudaAttendRepeat, BesideAnotherCall) {
 // A graph holds addresses, not routes: what lies there at replay counts.
 TEST_P(CudaAttendRepeat, FromAGraph) {
   Problem p(square(1000, 4, 2));
-  DeviceAttend call(p, random_routes(p.rows, 4, 0.2, 44));
+  DeviceAttend call = call_of(p, random_routes(p.rows, 4, 0.2, 44));
   Status status;
   const Graph graph([&](cudaStream_t stream) { status = call.enqueue(stream); });
   RR_ASSERT_OK(status);
@@ -163,7 +163,7 @@ TEST_P(CudaAttendRepeat, InChunksOfWholeRows) {
       const int64_t count = std::min(chunk, kTokens - begin);
       chunked.sequences = {{begin, count, 0, begin + count, begin}};
       chunked.rows = make_rows(chunked.sequences, GetParam().q_block, GetParam().k_block);
-      const DeviceAttend call(chunked, full_routes());
+      const DeviceAttend call = call_of(chunked, full_routes());
       RR_ASSERT_OK(call.enqueue());
       Problem part(square(kTokens));
       call.fetch(part);

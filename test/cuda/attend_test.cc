@@ -72,7 +72,7 @@ TEST_P(CudaAttend, Layouts) {
 TEST_P(CudaAttend, TheStrideOfAnAxisOfOneDoesNotMatter) {
   Problem p(square(1, 1, 1));
   p.poison();
-  DeviceAttend call(p, full_routes());
+  DeviceAttend call = call_of(p, full_routes());
   call.args.q.token_stride = 1, call.args.q.head_stride = 0;
   call.args.out.token_stride = -3, call.args.out.head_stride = 7;
   call.args.k.token_stride = 0, call.args.v.head_stride = 5;

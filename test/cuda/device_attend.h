@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/attend/launch.h"
 #include "cuda/device_buffer.h"
 #include "routerelay/cuda.hpp"
 #include "support/problem.h"
@@ -17,7 +18,8 @@ namespace routerelay::cuda {
 struct CallOptions {
   bool causal = true;  // false: the problem's offsets must show every key; the device is not told of them
   bool lse = true;
-  int64_t spare_rows = 0;  // of a head, beyond those of the sequences
+  int64_t spare_rows = 0;    // of a head, beyond those of the sequences
+  std::optional<Arch> arch;  // whose kernel; none: as the device chooses
 };
 
 class DeviceAttend {
@@ -50,7 +52,9 @@ class DeviceAttend {
   }
 
   Status enqueue(cudaStream_t stream = nullptr) const {
-    return attend(args, workspace_->as<std::byte>(), workspace_->bytes(), stream);
+    const auto workspace = workspace_->as<std::byte>();
+    if (!options_.arch) return attend(args, workspace, workspace_->bytes(), stream);
+    return attend_with(*options_.arch, args, workspace, workspace_->bytes(), stream);
   }
   // Waits for the device. Nothing may have been written behind a result or behind the workspace.
   void fetch(support::Problem& p) const {

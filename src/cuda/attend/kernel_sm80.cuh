@@ -11,7 +11,8 @@ namespace routerelay::cuda {
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
 template <DType dtype, int head_dim, int q_block, int k_block>
-__global__ void __launch_bounds__(Sm80Layout<AttendConfig{Arch::sm80, dtype, head_dim, q_block, k_block}>::kThreads)
+__global__ void __launch_bounds__(
+    Sm80Layout<AttendConfig{Arch::sm80, dtype, head_dim, q_block, k_block}>::kThreads)
     attend_sm80(const __grid_constant__ AttendParams params) {
   constexpr AttendConfig cfg{Arch::sm80, dtype, head_dim, q_block, k_block};
   extern __shared__ __align__(1024) char memory[];

@@ -20,7 +20,7 @@ struct AttendParams {
   CUtensorMap q, k, v, out;  // [pages, heads, tokens, head_dim] of 16-bit elements; one page if not paged. Set for sm_90
   TensorView q_view, k_view, v_view;  // the same
   const Work* work = nullptr;         // [kMaxFirst + n_work], in the order in which they should begin
-  const int32_t* picked = nullptr;  // key blocks, ascending within a row; null: every block that a row sees
+  const int32_t* picked = nullptr;    // key blocks, ascending within a row; null: every block that a row sees
   WorkCounts* counts = nullptr;
   const int32_t* page_table = nullptr;  // [n_sequences, max_pages]; null: k and v are one page
   int64_t max_pages = 0;

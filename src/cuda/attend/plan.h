@@ -18,9 +18,9 @@ inline constexpr int64_t kWorkspaceAlign = 256;  // bytes: what cudaMalloc gives
 
 struct AttendPlan {
   AttendConfig config;  // of sm80
-  Sequence sequence;   // when there is only one
-  int64_t n_rows = 0;  // of a head
-  int64_t n_work = 0;  // rows of all heads
+  Sequence sequence;    // when there is only one
+  int64_t n_rows = 0;   // of a head
+  int64_t n_work = 0;   // rows of all heads
   float scale_log2 = 0;
   int64_t work_bytes = 0;  // of the workspace: work items, then their counts
   int64_t workspace_bytes = 0;

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "cuda/attend/params.h"
+#include "cuda/attend/sm80_list.cuh"
 #include "cuda/attend/sm80_softmax.cuh"
 #include "cuda/attend/sm80_tile.cuh"
-#include "cuda/attend/sm80_list.cuh"
 #include "cuda/isa/ldmatrix.cuh"
 #include "cuda/isa/mma.cuh"
 
@@ -77,7 +77,8 @@ class Sm80Row {
     load(tile, first_keys_ + first_key * params_.k_view.token_stride, params_.k_view.token_stride, first_key);
   }
   __device__ __forceinline__ void load_values(int tile, int32_t first_key) {
-    load(tile, first_values_ + first_key * params_.v_view.token_stride, params_.v_view.token_stride, first_key);
+    load(tile, first_values_ + first_key * params_.v_view.token_stride, params_.v_view.token_stride,
+         first_key);
   }
   // Asks for a tile, which is to come into the next slot of the ring. Before the row's first: for nothing.
   __device__ __forceinline__ void load(int tile, const Element* first, int64_t stride, int32_t first_key) {

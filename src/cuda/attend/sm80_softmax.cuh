@@ -24,7 +24,8 @@ struct RunningSoftmax {
   // where a maximum moved: then outputs so far are to be multiplied by `factor`, per query; the sums already are.
   template <int n>
   __device__ __forceinline__ bool weigh(const float (&scores)[kRowTiles][n][4], float scale_log2,
-                                        uint32_t (&weights)[kRowTiles][n / 2][4], float (&factor)[kRowTiles][2]) {
+                                        uint32_t (&weights)[kRowTiles][n / 2][4],
+                                        float (&factor)[kRowTiles][2]) {
     bool moved = false;
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
