@@ -14,12 +14,12 @@ inline T* address(uintptr_t value) {
 }
 
 // 300 queries of 8 heads at the end of 1000 keys of 2.
-inline AttendArgs legal_args() {
+inline AttendArgs legal_args(int64_t head_dim = 128) {
   AttendArgs a;
-  a.q = contiguous(address<const void>(0x1000), DType::kBF16, 300, 8, 128);
-  a.k = contiguous(address<const void>(0x2000), DType::kBF16, 1000, 2, 128);
-  a.v = contiguous(address<const void>(0x3000), DType::kBF16, 1000, 2, 128);
-  a.out = contiguous(address<void>(0x4000), DType::kBF16, 300, 8, 128);
+  a.q = contiguous(address<const void>(0x1000), DType::kBF16, 300, 8, head_dim);
+  a.k = contiguous(address<const void>(0x2000), DType::kBF16, 1000, 2, head_dim);
+  a.v = contiguous(address<const void>(0x3000), DType::kBF16, 1000, 2, head_dim);
+  a.out = contiguous(address<void>(0x4000), DType::kBF16, 300, 8, head_dim);
   return a;
 }
 

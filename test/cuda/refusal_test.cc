@@ -34,8 +34,7 @@ TEST_P(AttendRefusal, SaysWhy) {
 }
 
 constexpr const char* kConfigs =
-    "it has bf16 and f16 with 64 64 x 64, 64 64 x 128, 64 128 x 64, 64 128 x 128, 128 64 x 64, 128 64 x 128, "
-    "128 128 x 64, 128 128 x 128, 256 64 x 64, 256 64 x 128, 256 128 x 64, 256 128 x 128";
+    "it has bf16, f16, head_dim 64, 128, 256, rows of 64, 128 and blocks of 64, 128";
 
 const Refusal kTensors[] = {
     {"QIsNull", [](auto& a) { a.q.data = nullptr; }, "q.data is null; give device memory"},

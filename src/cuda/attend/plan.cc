@@ -12,6 +12,7 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/rows.h"
 #include "cuda/attend/order.h"
@@ -164,13 +165,15 @@ Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
   return {};
 }
 
-// Shapes of the configurations, each once; every one is there in both dtypes.
-std::string legal_shapes() {
-  std::string text;
-  for (const AttendConfig& c : kConfigs | std::views::filter(is_general))
-    if (c.dtype == DType::kBF16)
-      text += fmt::format("{}{} {} x {}", text.empty() ? "" : ", ", c.head_dim, c.q_block, c.k_block);
-  return text;
+// The values of one axis in sm80's configurations, which are every combination of them.
+template <class ValueOf>
+std::string legal(const ValueOf& value_of) {
+  std::vector<std::string> values;
+  for (const AttendConfig& c : kConfigs | std::views::filter(is_general)) {
+    const std::string value = fmt::format("{}", value_of(c));
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  }
+  return fmt::format("{}", fmt::join(values, ", "));
 }
 
 Status choose(const AttendArgs& a, AttendConfig& config) {
@@ -180,12 +183,14 @@ Status choose(const AttendArgs& a, AttendConfig& config) {
       return {};
     }
   }
-  return {
-      Code::kUnsupported,
-      fmt::format(
-          "attend: dtype {}, head_dim {}, rows of {} queries and blocks of {} keys are not in this build; "
-          "it has bf16 and f16 with {}",
-          dtype_name(a.q.dtype), a.q.head_dim, a.q_block, a.k_block, legal_shapes())};
+  return {Code::kUnsupported,
+          fmt::format(
+              "attend: dtype {}, head_dim {}, rows of {} queries and blocks of {} keys are not in this "
+              "build; it has {}, head_dim {}, rows of {} and blocks of {}",
+              dtype_name(a.q.dtype), a.q.head_dim, a.q_block, a.k_block,
+              legal([](const auto& c) { return dtype_name(c.dtype); }),
+              legal([](const auto& c) { return c.head_dim; }), legal([](const auto& c) { return c.q_block; }),
+              legal([](const auto& c) { return c.k_block; }))};
 }
 
 }  // namespace
