@@ -49,8 +49,13 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
   return p;
 }
 
-TensorView view_of(const Tensor& t) {
-  return {t.data, t.token_stride, t.head_stride};
+// Elements between pages of k or v; 0 if there is only one.
+int64_t page_stride(const PageTable& pages, const Tensor& t) {
+  return pages.page_stride != 0 ? pages.page_stride : pages.page_size * t.token_stride;
+}
+
+TensorView view_of(const Tensor& t, int64_t page_stride) {
+  return {t.data, t.token_stride, t.head_stride, page_stride};
 }
 
 Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParams& p) {
@@ -61,10 +66,7 @@ Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParam
   p.box_keys = piece_keys(plan.config);
   if (paged) p.box_keys = std::min(p.box_keys, a.pages.page_size);
   const auto map_keys = [&](const Tensor& t, CUtensorMap& map) {
-    if (!paged) return make_tensor_map(t, t.tokens, 0, p.box_keys, map);
-    const int64_t stride =
-        a.pages.page_stride != 0 ? a.pages.page_stride : a.pages.page_size * t.token_stride;
-    return make_tensor_map(t, a.pages.page_size, stride, p.box_keys, map);
+    return make_tensor_map(t, paged ? a.pages.page_size : t.tokens, page_stride(a.pages, t), p.box_keys, map);
   };
   RR_TRY(map_keys(a.k, p.k));
   return map_keys(a.v, p.v);
@@ -72,11 +74,14 @@ Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParam
 
 AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order) {
   AttendParams p;
-  p.q_view = view_of(a.q), p.k_view = view_of(a.k), p.v_view = view_of(a.v);
+  p.q_view = view_of(a.q, 0);
+  p.k_view = view_of(a.k, page_stride(a.pages, a.k));
+  p.v_view = view_of(a.v, page_stride(a.pages, a.v));
   p.page_table = a.pages.table;
   p.max_pages = a.pages.max_pages;
+  constexpr int kMaxTokenBits = 30;  // plan.cc
   p.page_bits =
-      a.pages.table == nullptr ? 0 : std::countr_zero(static_cast<uint32_t>(a.pages.page_size));
+      a.pages.table == nullptr ? kMaxTokenBits : std::countr_zero(static_cast<uint32_t>(a.pages.page_size));
   p.work = order.work;
   p.counts = order.counts;
   p.picked = a.routes.picked;

@@ -36,56 +36,77 @@ class Sm80Row {
   // From the last tile to the first, so that those which queries see in part come first.
   __device__ void run() {
     int tile = tiles_.count() - 1;
-    int32_t key = 0, next_key = 0;  // first ones of this tile and of the next
+    Place at, next;  // of this tile and of the one to come
     if (tile >= 0) {
-      key = tiles_.first_key(tile), next_key = tiles_.first_key(tile - 1);
+      at = place_of(tile), next = place_of(tile - 1);
       load_queries();
-      load_keys(tile, key);
-      if (kAhead == 2) load_values(tile, key);
+      load_keys(tile, at);
+      if (kAhead == 2) load_values(tile, at);
     }
     for (; tile >= 0; --tile) {
       const int keys = next_slot();
       if constexpr (kAhead == 2)
-        load_keys(tile - 1, next_key);
+        load_keys(tile - 1, next);
       else
-        load_values(tile, key);
+        load_values(tile, at);
       float score[kRowTiles][kKeys / 8][4] = {};
       add_scores(keys, score);
-      if (key + kKeys > seen_by(0)) hide_unseen(key, score);
+      if (at.key + kKeys > seen_by(0)) hide_unseen(at.key, score);
       float factor[kRowTiles][2];
       uint32_t weight[kRowTiles][kKeys / 16][4];
       const bool moved = softmax_.weigh(score, params_.scale_log2, weight, factor);
       if (__any_sync(~0u, moved)) rescale(factor);
       const int values = next_slot();
       if constexpr (kAhead == 2)
-        load_values(tile - 1, next_key);
+        load_values(tile - 1, next);
       else
-        load_keys(tile - 1, next_key);
-      key = next_key, next_key = tiles_.first_key(tile - 2);
+        load_keys(tile - 1, next);
+      at = next, next = place_of(tile - 2);
       add_values(values, weight);
     }
     write_output();
   }
 
  private:
-  __device__ const Element* first_of(const TensorView& view) const {
-    return static_cast<const Element*>(view.data) +
-           work_.q_head / params_.heads_per_kv_head * view.head_stride + work_.k_begin * view.token_stride;
+  static constexpr int kPieces = kKeys / kPieceRows;  // of a tile
+
+  // Where a tile begins in the sequence, and the page of its piece lane_ % kPieces.
+  struct Place {
+    int32_t key = 0, page = 0;
+  };
+
+  // A tile before the first is the first.
+  __device__ __forceinline__ Place place_of(int tile) const {
+    Place place{tiles_.first_key(tile)};
+    const int32_t key = place.key + lane_ % kPieces * kPieceRows;
+    if (params_.page_table != nullptr && key < keys_)
+      place.page = params_.page_table[work_.sequence * params_.max_pages + (key >> params_.page_bits)];
+    return place;
   }
 
-  __device__ __forceinline__ void load_keys(int tile, int32_t first_key) {
-    load(tile, first_keys_ + first_key * params_.k_view.token_stride, params_.k_view.token_stride, first_key);
+  __device__ const Element* first_of(const TensorView& view) const {
+    const int32_t begin = params_.page_table == nullptr ? work_.k_begin : 0;
+    return static_cast<const Element*>(view.data) +
+           work_.q_head / params_.heads_per_kv_head * view.head_stride + begin * view.token_stride;
   }
-  __device__ __forceinline__ void load_values(int tile, int32_t first_key) {
-    load(tile, first_values_ + first_key * params_.v_view.token_stride, params_.v_view.token_stride,
-         first_key);
+
+  __device__ __forceinline__ void load_keys(int tile, Place place) {
+    load(tile, params_.k_view, first_keys_, place);
+  }
+  __device__ __forceinline__ void load_values(int tile, Place place) {
+    load(tile, params_.v_view, first_values_, place);
   }
   // Asks for a tile, which is to come into the next slot of the ring. Before the row's first: for nothing.
-  __device__ __forceinline__ void load(int tile, const Element* first, int64_t stride, int32_t first_key) {
+  __device__ __forceinline__ void load(int tile, const TensorView& view, const Element* first, Place place) {
+    const auto piece = [&](int i) {
+      const int32_t page = __shfl_sync(~0u, place.page, i);
+      const int32_t token = (place.key + i * kPieceRows) & ((1 << params_.page_bits) - 1);
+      return first + page * view.page_stride + token * view.token_stride;
+    };
     // What no query of the row sees may be anything, NaN too, and lie outside of the tensor.
     if (tile >= 0)
-      Tile::template copy<kKeys, S::kThreads>(shared_ + S::slot(free_slot_), threadIdx.x, first, stride,
-                                              keys_ - first_key);
+      Tile::template copy<kKeys, S::kThreads>(shared_ + S::slot(free_slot_), threadIdx.x, piece,
+                                              view.token_stride, keys_ - place.key);
     end_copies();
     free_slot_ = free_slot_ + 1 == S::kSlots ? 0 : free_slot_ + 1;
   }
@@ -105,8 +126,9 @@ class Sm80Row {
     const TensorView& q = params_.q_view;
     const auto* from = static_cast<const Element*>(q.data) + work_.q_head * q.head_stride +
                        (work_.q_begin + first) * q.token_stride;
-    Tile::template copy<S::kWarpRows, 32>(shared_ + S::query(warp_), lane_, from, q.token_stride,
-                                          work_.q_count - first);
+    Tile::template copy<S::kWarpRows, 32>(
+        shared_ + S::query(warp_), lane_, [&](int i) { return from + i * kPieceRows * q.token_stride; },
+        q.token_stride, work_.q_count - first);
   }
 
   // score += queries x keys, 16 dims at a time.
@@ -211,7 +233,7 @@ class Sm80Row {
   char* const shared_;
   const Work& work_;
   const KeyTiles<cfg, kKeys> tiles_;
-  const Element *const first_keys_, *const first_values_;  // of the sequence, for this head
+  const Element *const first_keys_, *const first_values_;  // of the sequence or of page 0, for this head
   const int32_t keys_, position_;                          // as in work_
   const int warp_, lane_;
   int slot_ = 0, free_slot_ = 0;  // that are read and filled next

@@ -12,6 +12,8 @@
 
 namespace routerelay::cuda {
 
+inline constexpr int kPieceRows = 16;  // of a tile, that lie side by side: the smallest page
+
 // Rows of D 16-bit elements. Of each row's 16-byte chunks, groups of eight are permuted by the row's number, so that
 // eight rows at one chunk, as ldmatrix reads them, lie in different banks.
 template <int D>
@@ -25,19 +27,23 @@ struct Sm80Tile {
   // Of an address at(row, chunk): that of the chunk `chunks`, a multiple of 2, behind its chunk 0 or 1.
   static __device__ __forceinline__ int moved(int at, int chunks) { return at ^ (chunks << 4); }
 
-  // Rows 0 .. n - 1 from `first`, `stride` elements apart, by kThreads threads of which this is `thread`. From
-  // `rows_there` on they become zeros.
-  template <int n, int kThreads, class Element>
-  static __device__ __forceinline__ void copy(char* tile, int thread, const Element* first, int64_t stride,
+  // Rows 0 .. n - 1, `stride` elements apart, by kThreads threads of which this is `thread`. Each kPieceRows of them
+  // begin at piece(0), piece(1) and so on. From `rows_there` on they become zeros.
+  template <int n, int kThreads, class Piece>
+  static __device__ __forceinline__ void copy(char* tile, int thread, Piece&& piece, int64_t stride,
                                               int rows_there) {
     constexpr int kStep = kThreads / kChunks;
-    static_assert(kThreads % kChunks == 0 && n % kStep == 0);
+    static_assert(kThreads % kChunks == 0 && n % kPieceRows == 0 && kPieceRows % kStep == 0);
     const int row = thread / kChunks, chunk = thread % kChunks;
-    const Element* from = first + row * stride + chunk * 8;
+    const int64_t within = row * stride + chunk * 8;
 #pragma unroll
-    for (int i = 0; i < n; i += kStep) {
-      copy_chunk(tile + at(row + i, chunk), from, row + i < rows_there);
-      from += kStep * stride;
+    for (int i = 0; i < n; i += kPieceRows) {
+      const auto* from = piece(i / kPieceRows) + within;
+#pragma unroll
+      for (int j = 0; j < kPieceRows; j += kStep) {
+        copy_chunk(tile + at(row + i + j, chunk), from, row + i + j < rows_there);
+        from += kStep * stride;
+      }
     }
   }
 };
