@@ -46,6 +46,20 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
     return configured({.q_tokens = tokens, .k_tokens = tokens, .q_heads = q_heads, .kv_heads = kv_heads});
   }
 
+  // Lengths 1, `most`, 0 and 300 behind a cache of 200; queries without keys; keys visible to all. Four tokens before
+  // the queries without keys and the last of all belong to no sequence: their NaN must stay.
+  static support::ProblemArgs ragged(int64_t most, int64_t q_heads, int64_t kv_heads) {
+    support::ProblemArgs args = configured(
+        {.q_tokens = most + 505, .k_tokens = most + 605, .q_heads = q_heads, .kv_heads = kv_heads});
+    args.sequences = {{0, 1, 0, 1, 0},
+                      {1, most, 1, most, 0},
+                      {most + 1, 0, most + 1, 0, 0},
+                      {most + 1, 300, most + 1, 500, 200},
+                      {most + 305, 70, most + 505, 0, 0},
+                      {most + 375, 129, most + 508, 64, 1000}};
+    return args;
+  }
+
   // With this configuration's own kernel, not the device's choice.
   static DeviceAttend call_of(const support::Problem& p, const Routes& routes, CallOptions options = {}) {
     options.arch = GetParam().arch;

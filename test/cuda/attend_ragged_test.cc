@@ -18,19 +18,6 @@ using support::random_routes;
 
 class CudaAttendRagged : public OnDevice {
  protected:
-  // Lengths 1, `most`, 0 and 300 behind a cache of 200; queries without keys; keys visible to all. Four tokens before
-  // the queries without keys and the last of all belong to no sequence: their NaN must stay.
-  static ProblemArgs batch(int64_t most, int64_t q_heads) {
-    ProblemArgs args =
-        configured({.q_tokens = most + 505, .k_tokens = most + 605, .q_heads = q_heads, .kv_heads = 1});
-    args.sequences = {{0, 1, 0, 1, 0},
-                      {1, most, 1, most, 0},
-                      {most + 1, 0, most + 1, 0, 0},
-                      {most + 1, 300, most + 1, 500, 200},
-                      {most + 305, 70, most + 505, 0, 0},
-                      {most + 375, 129, most + 508, 64, 1000}};
-    return args;
-  }
   static bool in_a_sequence(const Problem& p, int64_t key) {
     for (const Sequence& s : p.sequences)
       if (key >= s.k_begin && key < s.k_begin + s.k_len) return true;
@@ -46,7 +33,7 @@ class CudaAttendRagged : public OnDevice {
 RR_FOR_EVERY_CONFIG(CudaAttendRagged);
 
 TEST_P(CudaAttendRagged, LengthsOfEveryKind) {
-  Problem p(batch(4095, 1));
+  Problem p(ragged(4095, 1, 1));
   expect_right(p, full_routes());
   expect_right(p, random_routes(p.rows, 1, 0.3, 31));
 }
@@ -99,7 +86,7 @@ TEST_P(CudaAttendRagged, ManySequences) {
 }
 
 TEST_P(CudaAttendRagged, KeysOutsideOfEverySequenceDoNotLeak) {
-  Problem p(batch(700, 2));
+  Problem p(ragged(700, 2, 1));
   spoil_other_keys(p, p.k);
   expect_right(p, full_routes());
   expect_right(p, random_routes(p.rows, 2, 0.3, 35));
@@ -107,7 +94,7 @@ TEST_P(CudaAttendRagged, KeysOutsideOfEverySequenceDoNotLeak) {
 
 // A cache has more room than it has tokens, and what lies there may be anything.
 TEST_P(CudaAttendRagged, ValuesOutsideOfEverySequenceDoNotLeak) {
-  Problem p(batch(700, 2));
+  Problem p(ragged(700, 2, 1));
   spoil_other_keys(p, p.v);
   expect_right(p, full_routes());
   ProblemArgs args = configured({.q_tokens = 100, .k_tokens = 1000, .q_heads = 2, .kv_heads = 1});

@@ -119,6 +119,28 @@ TEST_P(CudaAttendRepeat, FromAGraph) {
   }
 }
 
+// Nor pages: between replays of one graph the cache moves, and routes change.
+TEST_P(CudaAttendRepeat, RaggedPagesFromAGraph) {
+  Problem p(ragged(400, 4, 2)), direct(ragged(400, 4, 2));
+  DeviceAttend call = call_of(p, random_routes(p.rows, 4, 0.3, 46), {.spare_rows = 3, .paging = Paging{}});
+  Status status;
+  const Graph graph([&](cudaStream_t stream) { status = call.enqueue(stream); });
+  RR_ASSERT_OK(status);
+  for (const uint64_t seed : {2, 3, 4}) {
+    SCOPED_TRACE(seed);
+    const Routes routes = random_routes(p.rows, 4, 0.5, seed);
+    p.poison();
+    call.set_routes(p, routes);
+    call.move_pages(p, seed);
+    call.poison_results(p);
+    must(cudaDeviceSynchronize());
+    graph.replay();
+    call.fetch(p);
+    attend_on_device(direct, routes);
+    expect_same_bits(direct, p);
+  }
+}
+
 // Heads know nothing of each other: in another order they give the same, elsewhere.
 TEST_P(CudaAttendRepeat, HeadsInAnyOrder) {
   constexpr int64_t kTokens = 700, kHeads = 6, kKvHeads = 2, kGroup = kHeads / kKvHeads;

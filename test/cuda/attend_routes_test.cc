@@ -2,6 +2,8 @@
 // Attend on the GPU over routes of every shape.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cuda/attend_fixture.h"
 
 namespace routerelay::cuda {
@@ -94,6 +96,21 @@ TEST_P(CudaAttendRoutes, BlocksLeftOutDoNotLeak) {
       p.v.set(t, 0, c, std::numeric_limits<float>::quiet_NaN());
     }
   expect_right(p, make_routes(p.rows, 2, [](int64_t, int64_t, int32_t block) { return block != 2; }));
+}
+
+// A list for several heads is that list for each of them.
+TEST_P(CudaAttendRoutes, SharedByHeads) {
+  Problem each(square(700, 12, 2)), shared(square(700, 12, 2));
+  for (const int64_t list_heads : {1, 2, 4, 12}) {
+    SCOPED_TRACE(list_heads);
+    const Routes routes = random_routes(each.rows, list_heads, 0.4, 23);
+    attend_on_device(each, make_routes(each.rows, 12, [&](int64_t head, int64_t row, int32_t block) {
+                       const auto list = routes.lists[head / (12 / list_heads) * each.rows.size() + row];
+                       return std::ranges::binary_search(list, block);
+                     }));
+    attend_on_device(shared, routes, {.list_heads = list_heads});
+    expect_same_bits(each, shared);
+  }
 }
 
 // Two calls over halves of the blocks, merged by their LSE, are one call over all of them.

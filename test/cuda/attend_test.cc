@@ -156,6 +156,8 @@ TEST_P(CudaAttendSanitizer, EveryWay) {
   for (int64_t c = 0; c < p.k.view.head_dim; ++c) p.k.set(10, 0, c, 40 * p.k.get(10, 0, c));
   expect_right(p, full_routes(), {.spare_rows = 1});
   expect_right(p, scattered_routes(p.rows, 4, 0.6, 15), {.spare_rows = 1});
+  expect_right(p, scattered_routes(p.rows, 4, 0.6, 15), {.spare_rows = 1, .paging = Paging{}});
+  expect_right(p, full_routes(), {.paging = Paging{.page_size = 64, .layout = Layout::kHeadMajor}});
 }
 
 }  // namespace

@@ -189,6 +189,33 @@ TEST_F(CudaCApi, BlocksAndSequences) {
       "block");
 }
 
+TEST_F(CudaCApi, ListHeads) {
+  args.list_heads = 3;
+  expect_refused("attend: routes.heads is 3, q.heads is 8; legal: a divisor, or 0 for every query head");
+  args.struct_size = offsetof(rr_cuda_attend_args, list_heads);  // of a caller who does not know of it
+  int64_t bytes = 0;
+  EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
+}
+
+TEST_F(CudaCApi, Pages) {
+  const int64_t pages_shape[3] = {16 * 64, 2, 128};
+  k = tensor(pages_shape), v = tensor(pages_shape);
+  args.page_size = 64;
+  expect_refused(
+      "attend: pages.table is null, max_pages 0, page_size 64, page_stride 0; give the table, or nothing");
+  args.page_table = reinterpret_cast<const int32_t*>(0x1000);
+  expect_refused("attend: pages.max_pages is 0; legal: 1 to 16777216");
+  args.max_pages = 16;
+  expect_refused("attend: keys are paged and sequence is not given; its k_len says how many they are");
+  args.sequences = reinterpret_cast<const rr_sequence*>(0x1000), args.n_sequences = 1, args.n_rows = 3;
+  args.page_stride = 12;
+  expect_refused(
+      "attend: pages.page_stride is 12; legal: multiples of 8 from head_dim (128) to 549755813880");
+  args.page_stride = 2 * 64 * 128;
+  int64_t bytes = 0;
+  EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
+}
+
 // Without the causal flag there may be more queries than keys.
 TEST_F(CudaCApi, CausalIsAFlag) {
   const int64_t short_shape[3] = {10, 2, 128};

@@ -9,6 +9,7 @@
 
 #include "cuda/attend/launch.h"
 #include "cuda/device_buffer.h"
+#include "cuda/paged_cache.h"
 #include "routerelay/cuda.hpp"
 #include "support/problem.h"
 #include "support/routes.h"
@@ -18,8 +19,10 @@ namespace routerelay::cuda {
 struct CallOptions {
   bool causal = true;  // false: the problem's offsets must show every key; the device is not told of them
   bool lse = true;
-  int64_t spare_rows = 0;    // of a head, beyond those of the sequences
-  std::optional<Arch> arch;  // whose kernel; none: as the device chooses
+  int64_t spare_rows = 0;             // of a head, beyond those of the sequences
+  std::optional<Arch> arch;           // whose kernel; none: as the device chooses
+  std::optional<Paging> paging = {};  // none: keys and values as the problem has them
+  int64_t list_heads = 0;             // that the routes have lists for; 0: every query head
 };
 
 class DeviceAttend {
@@ -29,6 +32,7 @@ class DeviceAttend {
         q_heads_(p.q.view.heads),
         n_lists_(p.rows.size()),
         n_rows_(p.rows.size() + options.spare_rows),
+        list_heads_(options.list_heads == 0 ? q_heads_ : options.list_heads),
         q_(p.q.view.data, extent(p.q.view)),
         k_(p.k.view.data, extent(p.k.view)),
         v_(p.v.view.data, extent(p.v.view)),
@@ -44,6 +48,7 @@ class DeviceAttend {
     args.q_block = p.rows.q_block, args.k_block = p.rows.k_block;
     args.causal = options.causal;
     args.scale = p.scale;
+    if (options.paging) cache_.emplace(p, *options.paging).give(args);
     set_sequences(p);
     if (!routes.full) set_routes(p, routes);
     const Result<int64_t> bytes = attend_workspace_bytes(args);
@@ -67,7 +72,7 @@ class DeviceAttend {
   // As a caller would whose routes change between replays of a graph: the same memory, new lists.
   void set_routes(const support::Problem& p, const Routes& routes) {
     std::vector<int64_t> offsets = {0};
-    for (int64_t head = 0; head < q_heads_; ++head)
+    for (int64_t head = 0; head < list_heads_; ++head)
       for (int64_t row = 0; row < n_rows_; ++row) {
         const int64_t list = head * n_lists_ + row;
         offsets.push_back(offsets.back() +
@@ -77,12 +82,14 @@ class DeviceAttend {
       const auto most = support::listed_full_routes(p.rows, q_heads_).lists.ids.size();
       row_offsets_.emplace(static_cast<int64_t>(offsets.size() * sizeof(int64_t)));
       picked_.emplace(static_cast<int64_t>((most + 1) * sizeof(int32_t)));
-      args.routes = {row_offsets_->as<int64_t>(), picked_->as<int32_t>()};
+      args.routes = {row_offsets_->as<int64_t>(), picked_->as<int32_t>(), options_.list_heads};
     }
     row_offsets_->upload(offsets.data(), row_offsets_->bytes());
     picked_->poison();
     picked_->upload(routes.lists.ids.data(), static_cast<int64_t>(routes.lists.ids.size() * sizeof(int32_t)));
   }
+  // And whose cache moves between them.
+  void move_pages(const support::Problem& p, uint64_t seed) { cache_->place(p, seed); }
   void poison_results(const support::Problem& p) {
     out_.upload(p.out.view.data, out_.bytes());
     lse_.poison();
@@ -102,8 +109,10 @@ class DeviceAttend {
   // One sequence goes by value, several by a device array.
   void set_sequences(const support::Problem& p) {
     std::vector<Sequence> sequences = p.sequences;
-    if (!options_.causal)
-      for (Sequence& s : sequences) s.q_offset = 0;
+    for (Sequence& s : sequences) {
+      if (!options_.causal) s.q_offset = 0;
+      if (options_.paging) s.k_begin = kNowhere;
+    }
     if (sequences.size() == 1 && options_.spare_rows == 0) {
       args.sequence = sequences[0];
       return;
@@ -114,9 +123,12 @@ class DeviceAttend {
     args.n_rows = n_rows_;
   }
 
+  static constexpr int64_t kNowhere = 0x7ffffff0;  // of keys in pages, a begin that nobody may read
+
   CallOptions options_;
-  int64_t q_heads_, n_lists_, n_rows_;
+  int64_t q_heads_, n_lists_, n_rows_, list_heads_;
   DeviceBuffer q_, k_, v_, out_, lse_;
+  std::optional<PagedCache> cache_;
   std::optional<DeviceBuffer> sequences_, row_offsets_, picked_, workspace_;
 };
 

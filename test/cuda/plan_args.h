@@ -23,6 +23,15 @@ inline AttendArgs legal_args(int64_t head_dim = 128) {
   return a;
 }
 
+// The same, its 1000 keys in the front of 16 pages of 64, of the 20 that there are.
+inline AttendArgs paged_args() {
+  AttendArgs a = legal_args();
+  a.k.tokens = a.v.tokens = 20 * 64;
+  a.pages = {address<const int32_t>(0x5000), 16, 64, 0};
+  a.sequence = {0, 300, 0, 1000, 700};
+  return a;
+}
+
 // All four tensors at once; they must not differ.
 inline void set_head_dim(AttendArgs& a, int64_t head_dim) {
   a.q.head_dim = a.k.head_dim = a.v.head_dim = a.out.head_dim = head_dim;

@@ -60,6 +60,43 @@ TEST(AttendPlan, AnOffsetBeyondTheKeysShowsThemAll) {
   EXPECT_EQ(s.q_offset, 40);
 }
 
+TEST(AttendPlan, PagesBringTheirOwnBegin) {
+  AttendArgs a = paged_args();
+  a.sequence.k_begin = kHuge;
+  a.sequence.k_len = 16 * 64;
+  EXPECT_EQ(plan_of(a).sequence.k_begin, 0);
+  EXPECT_EQ(plan_of(a).sequence.k_len, 1024);
+}
+
+// A page may stand in a table as often as it likes.
+TEST(AttendPlan, ASequenceMayHaveMoreTokensThanThereAre) {
+  AttendArgs a = paged_args();
+  a.pages.max_pages = 1 << 24;
+  a.sequence.k_len = a.sequence.q_offset = int64_t{1} << 30;
+  EXPECT_EQ(plan_of(a).sequence.k_len, int64_t{1} << 30);
+}
+
+TEST(AttendPlan, EveryPageSizeAndStride) {
+  for (const int32_t size : {16, 32, 64, 128, 256}) {
+    AttendArgs a = paged_args();
+    a.pages.page_size = size;
+    a.pages.max_pages = 1024 / size;
+    plan_of(a);
+    a.k.head_stride = a.v.head_stride = size * 128;  // heads outside of tokens
+    a.k.token_stride = a.v.token_stride = 128;
+    a.pages.page_stride = 2 * size * 128 + 8;
+    plan_of(a);
+  }
+}
+
+TEST(AttendPlan, ListsMayBeShared) {
+  AttendArgs a = legal_args();
+  for (const int64_t heads : {0, 1, 2, 4, 8}) {
+    a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6000), heads};
+    EXPECT_EQ(plan_of(a).n_work, 3 * 8) << heads;
+  }
+}
+
 TEST(AttendPlan, CountsRowsOfAllHeads) {
   AttendArgs a = legal_args();
   for (const auto& [queries, rows] : {std::pair{1, 1}, {127, 1}, {128, 1}, {129, 2}, {256, 2}, {300, 3}}) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "cuda/attend/plan.h"
 #include "cuda/plan_args.h"
@@ -20,12 +21,16 @@ struct Refusal {
   std::function<void(AttendArgs&)> spoil;
   std::string message;
   Code code = Code::kInvalidArgument;
+  AttendArgs args = legal_args();
 };
+Refusal of_pages(const char* name, const std::function<void(AttendArgs&)>& spoil, std::string message) {
+  return {name, spoil, std::move(message), Code::kInvalidArgument, paged_args()};
+}
 
 class AttendRefusal : public testing::TestWithParam<Refusal> {};
 
 TEST_P(AttendRefusal, SaysWhy) {
-  AttendArgs args = legal_args();
+  AttendArgs args = GetParam().args;
   ASSERT_TRUE(plan_attend(args).ok());
   GetParam().spoil(args);
   support::expect_error(plan_attend(args).status(), GetParam().code, "attend: " + GetParam().message);
@@ -82,6 +87,12 @@ const Refusal kOthers[] = {
        a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6001)};
      },
      "routes.picked is not aligned to 4 bytes; move it"},
+    {"ListsOfThreeHeads", [](auto& a) { a.routes.heads = 3; },
+     "routes.heads is 3, q.heads is 8; legal: a divisor, or 0 for every query head"},
+    {"ListsOfMoreHeads", [](auto& a) { a.routes.heads = 16; },
+     "routes.heads is 16, q.heads is 8; legal: a divisor, or 0 for every query head"},
+    {"ListsOfFewerThanNoHeads", [](auto& a) { a.routes.heads = -8; },
+     "routes.heads is -8, q.heads is 8; legal: a divisor, or 0 for every query head"},
     {"MisalignedLse", [](auto& a) { a.lse_log2 = address<float>(0x5002); },
      "lse_log2 is not aligned to 4 bytes; move it"},
     {"NegativeScale", [](auto& a) { a.scale = -1; },
@@ -167,10 +178,60 @@ const Refusal kSequences[] = {
      "9223372036854775807 rows of 8 heads are more than 1073741824"},
 };
 
+const Refusal kPages[] = {
+    of_pages(
+        "NoTable", [](auto& a) { a.pages.table = nullptr; },
+        "pages.table is null, max_pages 16, page_size 64, page_stride 0; give the table, or nothing"),
+    {"OnlyAStride", [](auto& a) { a.pages.page_stride = 8; },
+     "pages.table is null, max_pages 0, page_size 0, page_stride 8; give the table, or nothing"},
+    of_pages(
+        "MisalignedTable", [](auto& a) { a.pages.table = address<const int32_t>(0x5002); },
+        "pages.table is not aligned to 4 bytes; move it"),
+    of_pages(
+        "NoPageSize", [](auto& a) { a.pages.page_size = 0; },
+        "pages.page_size is 0; legal: 16, 32, 64, 128, 256"),
+    of_pages(
+        "NegativePageSize", [](auto& a) { a.pages.page_size = std::numeric_limits<int32_t>::min(); },
+        "pages.page_size is -2147483648; legal: 16, 32, 64, 128, 256"),
+    of_pages(
+        "SmallPages", [](auto& a) { a.pages.page_size = 8; },
+        "pages.page_size is 8; legal: 16, 32, 64, 128, 256"),
+    of_pages(
+        "LargePages", [](auto& a) { a.pages.page_size = 512; },
+        "pages.page_size is 512; legal: 16, 32, 64, 128, 256"),
+    of_pages(
+        "OddPages", [](auto& a) { a.pages.page_size = 48; },
+        "pages.page_size is 48; legal: 16, 32, 64, 128, 256"),
+    of_pages(
+        "NoPages", [](auto& a) { a.pages.max_pages = 0; }, "pages.max_pages is 0; legal: 1 to 16777216"),
+    of_pages(
+        "EndlessPages", [](auto& a) { a.pages.max_pages = kHuge; },
+        "pages.max_pages is 9223372036854775807; legal: 1 to 16777216"),
+    of_pages(
+        "PartOfAPage", [](auto& a) { a.k.tokens = a.v.tokens = 1281; },
+        "k.tokens is 1281; legal: whole pages of 64"),
+    of_pages(
+        "OddPageStride", [](auto& a) { a.pages.page_stride = 64 * 256 + 4; },
+        "pages.page_stride is 16388; legal: multiples of 8 from head_dim (128) to 549755813880"),
+    of_pages(
+        "ShortPageStride", [](auto& a) { a.pages.page_stride = 64; },
+        "pages.page_stride is 64; legal: multiples of 8 from head_dim (128) to 549755813880"),
+    of_pages(
+        "EndlessPageStride", [](auto& a) { a.pages.page_stride = int64_t{1} << 39; },
+        "pages.page_stride is 549755813888; legal: multiples of 8 from head_dim (128) to 549755813880"),
+    of_pages(
+        "NoSequence", [](auto& a) { a.sequence = {}; },
+        "keys are paged and sequence is not given; its k_len says how many they are"),
+    of_pages(
+        "MoreKeysThanPages", [](auto& a) { a.sequence.k_len = 1025; },
+        "sequence.k_begin is 0, k_len 1025; legal: inside the 1024 tokens of its pages"),
+};
+
 const auto kName = [](const auto& param) { return std::string(param.param.name); };
 INSTANTIATE_TEST_SUITE_P(Tensors, AttendRefusal, testing::ValuesIn(kTensors), kName);
 INSTANTIATE_TEST_SUITE_P(Others, AttendRefusal, testing::ValuesIn(kOthers), kName);
 INSTANTIATE_TEST_SUITE_P(Sequences, AttendRefusal, testing::ValuesIn(kSequences), kName);
+INSTANTIATE_TEST_SUITE_P(Pages, AttendRefusal, testing::ValuesIn(kPages), kName);
 
 void PrintTo(const Refusal& refusal, std::ostream* os) {
   *os << refusal.name;
