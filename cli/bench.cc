@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "bench/cuda/cases.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "routerelay/engine.hpp"
@@ -13,8 +14,16 @@ namespace routerelay::cli {
 namespace {
 
 using Bench = Result<std::vector<Record>> (*)(const BenchArgs&);
-const std::map<std::string, Bench> kBenches = {
-    {"peak", bench_peak}, {"attend", bench_attend}, {"layer", bench_layer}};
+const std::map<std::string, Bench> kBenches = {{"peak", bench_peak},
+                                               {"attend", bench_attend},
+                                               {"layer", bench_layer},
+                                               {"cuda-attend", bench_cuda_attend}};
+
+std::vector<std::string> cuda_case_names() {
+  std::vector<std::string> names;
+  for (const bench::CudaCase& c : bench::cuda_cases()) names.emplace_back(c.name);
+  return names;
+}
 
 std::string cell(const nlohmann::json& params, const std::string& key) {
   const auto it = params.find(key);
@@ -74,8 +83,10 @@ void add_bench(CLI::App& app, Job& job) {
   BenchArgs& b = args->bench;
   CLI::App* command = app.add_subcommand("bench", "Speed of kernels and layers on this machine");
   command
-      ->add_option("WHAT", args->what,
-                   "peak: arithmetic at its best; attend: the kernel; layer: routing's share")
+      ->add_option(
+          "WHAT", args->what,
+          "peak: arithmetic at its best; attend: the kernel; layer: routing's share; cuda-attend: the "
+          "GPU's kernel alone, in a build that has it (./dev bench cuda-attend: beside other kernels)")
       ->required()
       ->check(CLI::IsMember(kBenches));
   command->add_option("--isa", b.isas, "avx2,avx512: those; every available one when not given")
@@ -96,6 +107,9 @@ void add_bench(CLI::App& app, Job& job) {
   command->add_option("--preset", b.presets, "layer: ROUTERELAY_PRESET, else balanced, when not given")
       ->delimiter(',')
       ->check(legal(Options::from_preset));
+  command->add_option("--case", b.cases, "cuda-attend: names; every case when not given")
+      ->delimiter(',')
+      ->check(CLI::IsMember(cuda_case_names()));
   command->add_option("--q-heads", b.q_heads, "")->capture_default_str()->check(CLI::Range(1, 1024));
   command->add_option("--kv-heads", b.kv_heads, "")->capture_default_str()->check(CLI::Range(1, 1024));
   command->add_option("--threads", b.threads, "All cores when not given")->check(CLI::Range(1, 4096));

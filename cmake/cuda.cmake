@@ -38,15 +38,25 @@ foreach(line ${rr_attend_lines})
   list(APPEND rr_attend_instances ${made})
 endforeach()
 
+# Objects out of .cu files, for every device unless a file says for which.
+function(rr_add_kernels target)
+  add_library(${target} OBJECT ${ARGN})
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES OFF)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(${target} SYSTEM PRIVATE ${RR_CUTLASS})
+  foreach(source ${ARGN})
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(NOT options)
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${rr_gencode_sm80}")
+    endif()
+  endforeach()
+  # 554: the front end calls a conversion pointless that is constrained away.
+  target_compile_options(${target} PRIVATE --expt-relaxed-constexpr -lineinfo
+    -diag-suppress=554 $<$<BOOL:${RR_WERROR}>:-Werror=all-warnings>)
+endfunction()
+
 file(GLOB_RECURSE rr_cuda_kernels CONFIGURE_DEPENDS src/cuda/*.cu)
-set_source_files_properties(${rr_cuda_kernels} PROPERTIES COMPILE_OPTIONS "${rr_gencode_sm80}")
-add_library(rr_cuda_kernels OBJECT ${rr_cuda_kernels} ${rr_attend_instances})
-set_target_properties(rr_cuda_kernels PROPERTIES CUDA_ARCHITECTURES OFF)
-target_include_directories(rr_cuda_kernels PRIVATE include src)
-target_include_directories(rr_cuda_kernels SYSTEM PRIVATE ${RR_CUTLASS})
-# 554: the front end calls a conversion pointless that is constrained away.
-target_compile_options(rr_cuda_kernels PRIVATE --expt-relaxed-constexpr -lineinfo
-  -diag-suppress=554 $<$<BOOL:${RR_WERROR}>:-Werror=all-warnings>)
+rr_add_kernels(rr_cuda_kernels ${rr_cuda_kernels} ${rr_attend_instances})
 
 # The host code as objects: the tests link them too, and so reach what the shared library hides.
 file(GLOB_RECURSE rr_cuda_sources CONFIGURE_DEPENDS src/cuda/*.cc)

@@ -26,6 +26,7 @@ struct BenchArgs {
   std::vector<int64_t> keys;         // empty: the workload's own list
   std::vector<double> densities;     // empty: the workload's own list
   std::vector<std::string> presets;  // layer: empty: balanced
+  std::vector<std::string> cases;    // cuda-attend: of cuda_cases(); empty: all
   int q_heads = 4;
   int kv_heads = 2;
   int threads = 0;     // 0: all cores
@@ -40,5 +41,8 @@ Result<std::vector<Record>> bench_peak(const BenchArgs& args);
 Result<std::vector<Record>> bench_attend(const BenchArgs& args);
 // share_of_dense: stage, preset, layer_kind
 Result<std::vector<Record>> bench_layer(const BenchArgs& args);
+// tflops: case, block, keys, heads, kv_heads, head_dim, density, page, causal, ms. In builds without the CUDA back end
+// it is refused.
+Result<std::vector<Record>> bench_cuda_attend(const BenchArgs& args);
 
 }  // namespace routerelay
