@@ -4,6 +4,7 @@
 Every engine is checked against float32 attention on sampled rows first; one that fails is said and not timed. Rates
 count visited blocks whole (4 head_dim q_block k_block each), dense ones the visible pairs. Sparse engines are timed in
 two series: what differs by less than their spread is noise. Runs under the python3 that has PyTorch with CUDA.
+`routerelay bench cuda-attend` (./dev build cuda) times our kernel alone on the same cases and needs no Python.
 """
 
 import argparse

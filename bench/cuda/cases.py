@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is timed: the shapes, the routes and the bars of each case of the CUDA attend benchmark. Pure Python."""
+"""What is timed: the shapes, the routes and the bars of each case of the CUDA attend benchmark. Pure Python.
+
+The command line has the shapes too (cases.cc); a test keeps the two alike.
+"""
 
 import dataclasses
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers in q, k and v of bench cuda-attend, each by its place: the GPU makes all of them, the CPU those it checks.
+// The numbers in q, k and v of bench cuda-attend, each by its place: the GPU makes all, the CPU those that it checks.
 #pragma once
 
 #include <cstdint>

@@ -35,5 +35,17 @@ TEST(CliBench, PeakAndAttendGiveGflops) {
   }
 }
 
+TEST(CliBench, CudaAttendGivesTflops) {
+  const std::string few = "cuda-attend --case even-rows-32k,ragged-paged --seconds 0.01";
+  const support::Outcome tried = support::routerelay("bench " + few);
+  for (const char* lack : {"no CUDA back end", "cudaGetDevice"})
+    if (tried.code == 1 && tried.err.find(lack) != std::string::npos) GTEST_SKIP() << tried.err;
+  const auto j = json_of("bench", few);
+  EXPECT_THAT(values(j, "multiprocessors", {}), SizeIs(1));
+  EXPECT_THAT(values(j, "tflops", {{"case", "even-rows-32k"}, {"block", "128x128"}, {"page", 0}}), SizeIs(1));
+  EXPECT_THAT(values(j, "tflops", {{"case", "ragged-paged"}, {"page", 64}}), SizeIs(1));
+  EXPECT_THAT(values(j, "tflops", {}), Each(Gt(0)));
+}
+
 }  // namespace
 }  // namespace routerelay

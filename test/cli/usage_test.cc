@@ -2,6 +2,8 @@
 // Exit codes and messages: 0 for help, 2 and one sentence for wrong usage, 1 and one sentence for work that failed.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "cli/command_line.h"
 
 namespace routerelay {
@@ -82,6 +84,18 @@ TEST(CliUsage, FailedWorkIsOne) {
   EXPECT_EQ(misspelt.out, "");
   EXPECT_THAT(misspelt.err,
               HasSubstr("environment: ROUTERELAY_IAS is no variable; legal: ROUTERELAY_BACKEND, "));
+}
+
+TEST(CliUsage, CudaAttendNeedsAGpuAndABuildForIt) {
+  const Outcome o = routerelay("bench cuda-attend --case dense-8k", "CUDA_VISIBLE_DEVICES=");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.out, "");
+  EXPECT_THAT(o.err, StartsWith("routerelay: bench cuda-attend: "));
+  EXPECT_THAT(o.err,
+              ::testing::AnyOf(HasSubstr("this build has no CUDA back end; ./dev build cuda makes one"),
+                               HasSubstr("cuda: cudaGetDevice")));
+  EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1);
+  EXPECT_EQ(routerelay("bench cuda-attend --case dense-9k").code, 2);
 }
 
 TEST(CliUsage, TheDefaultPresetIsTheVariables) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem's keys and values in pages on the device, in any order. What no sequence has there is NaN, and table entries
-// that nobody may read are no pages.
+// A problem's keys and values in pages on the device, in any order. What no sequence has there is NaN, and table
+// entries that nobody may read are no pages.
 #pragma once
 
 #include <algorithm>

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA attend benchmark without a GPU: its cases, arithmetic and order; where PyTorch is, its routes and check."""
 
+import ast
 import contextlib
 import dataclasses
 import importlib.util
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -46,6 +48,19 @@ class Cases(unittest.TestCase):
             for name, _ in case.bars:
                 self.assertIn(name, (*attend.PEERS, "beside"), case.name)
         self.assertEqual(len(cases.BY_NAME), len(cases.TABLE))
+
+    def test_the_command_line_times_the_same_cases(self):
+        text = (BENCH / "cases.cc").read_text()
+        words = {name: f"({value.replace(', ', ',')},)".replace("_", "")
+                 for name, value in re.findall(r"(k\w+) = \{([^}]*)\}", text)}
+        found = []
+        for row in re.findall(r"\{(\.name = [^}]*)\}", text):
+            fields = dict(re.findall(r"\.(\w+) = ([^,]+)", row))
+            fields |= {name: value.capitalize() for name, value in fields.items() if value in ("true", "false")}
+            found.append(cases.Case(**{name: ast.literal_eval(words.get(value, value))
+                                       for name, value in fields.items()}))
+        wanted = [dataclasses.replace(case, beside="", bars=(), bar_tflops=0.0) for case in cases.TABLE]
+        self.assertEqual(found, wanted)
 
     def test_by_default_a_case_that_another_brings_along_is_not_run_twice(self):
         names = [case.name for case in cases.select(None)]
