@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <set>
 
 #include "bench/cuda/noise.h"
@@ -20,59 +20,52 @@ float stored_noise(uint32_t tensor, int64_t index) {
   return load_f32(bytes, DType::kBF16, 0);
 }
 
-class Reference {
- public:
-  // Query i of row `row_idx`.
-  Reference(const CudaProblem& problem, int64_t head, int64_t row_idx, int32_t i)
-      : case_(problem.shape()),
-        row_(problem.rows().rows[static_cast<size_t>(row_idx)]),
-        kv_head_(head / (case_.q_heads / case_.kv_heads)),
-        keys_(row_.keys_of(i)),
-        out(static_cast<size_t>(case_.head_dim), 0) {
-    const int64_t begin = ((row_.q_begin + i) * case_.q_heads + head) * case_.head_dim;
-    for (int64_t d = 0; d < case_.head_dim; ++d) query_.push_back(stored_noise(kQueries, begin + d));
-    const Routes& routes = problem.routes();
-    if (routes.full)
-      for (int32_t block = 0; block < row_.visible_blocks; ++block) visit(block);
-    else
-      for (const int32_t block : routes.lists[head * problem.rows().size() + row_idx]) visit(block);
-    for (double& x : out) x /= total_;
-    lse_log2 = std::log2(total_);
-    spread = std::sqrt(squares_) / total_;
-  }
-
- private:
-  void visit(int64_t block) {
-    const double scale = 1 / std::sqrt(static_cast<double>(case_.head_dim));
-    for (int64_t j = block * case_.k_block; j < std::min((block + 1) * case_.k_block, keys_); ++j) {
-      const int64_t at = ((row_.k_begin + j) * case_.kv_heads + kv_head_) * case_.head_dim;
-      double dot = 0;
-      for (int64_t d = 0; d < case_.head_dim; ++d)
-        dot += query_[static_cast<size_t>(d)] * stored_noise(kKeys, at + d);
-      const double weight = std::exp(dot * scale);  // logits stay below 10 here: no maximum is needed
-      total_ += weight;
-      squares_ += weight * weight;
-      for (int64_t d = 0; d < case_.head_dim; ++d)
-        out[static_cast<size_t>(d)] += weight * stored_noise(kValues, at + d);
-    }
-  }
-
-  const CudaCase& case_;
-  const Row& row_;
-  const int64_t kv_head_, keys_;
-  std::vector<double> query_;
-  double total_ = 0, squares_ = 0;
-
- public:
-  std::vector<double> out;
+struct Answer {
+  std::vector<double> out;  // [head_dim]
   double lse_log2 = 0;
   double spread = 0;  // of an output element, over values of variance 1
 };
 
+// Of query i of a row.
+Answer reference(const CudaProblem& problem, int64_t head, int64_t row_idx, int32_t i) {
+  const CudaCase& c = problem.shape();
+  const Row& row = problem.rows().rows[static_cast<size_t>(row_idx)];
+  const int64_t kv_head = head / (c.q_heads / c.kv_heads), keys = row.keys_of(i);
+  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  const auto dim = static_cast<size_t>(c.head_dim);
+  std::vector<double> query(dim);
+  for (size_t d = 0; d < dim; ++d)
+    query[d] =
+        stored_noise(kQueries, ((row.q_begin + i) * c.q_heads + head) * c.head_dim + static_cast<int64_t>(d));
+  Answer answer{std::vector<double>(dim, 0)};
+  double total = 0, squares = 0;
+  const auto visit = [&](int64_t block) {
+    for (int64_t j = block * c.k_block; j < std::min((block + 1) * c.k_block, keys); ++j) {
+      const int64_t at = ((row.k_begin + j) * c.kv_heads + kv_head) * c.head_dim;
+      double dot = 0;
+      for (size_t d = 0; d < dim; ++d) dot += query[d] * stored_noise(kKeys, at + static_cast<int64_t>(d));
+      const double weight = std::exp(dot * scale);  // logits stay below 10 here: no maximum is needed
+      total += weight;
+      squares += weight * weight;
+      for (size_t d = 0; d < dim; ++d)
+        answer.out[d] += weight * stored_noise(kValues, at + static_cast<int64_t>(d));
+    }
+  };
+  const Routes& routes = problem.routes();
+  if (routes.full)
+    for (int32_t block = 0; block < row.visible_blocks; ++block) visit(block);
+  else
+    for (const int32_t block : routes.lists[head * problem.rows().size() + row_idx]) visit(block);
+  for (double& x : answer.out) x /= total;
+  answer.lse_log2 = std::log2(total);
+  answer.spread = std::sqrt(squares) / total;
+  return answer;
+}
+
 Status check_query(const CudaProblem& problem, int64_t head, int64_t row_idx, int32_t i) {
   const CudaCase& c = problem.shape();
   const cuda::AttendArgs& args = problem.args();
-  const Reference wanted(problem, head, row_idx, i);
+  const Answer wanted = reference(problem, head, row_idx, i);
   const int64_t token = problem.rows().rows[static_cast<size_t>(row_idx)].q_begin + i;
   std::vector<std::byte> out(static_cast<size_t>(2 * c.head_dim));
   float lse_log2 = 0;
@@ -84,8 +77,7 @@ Status check_query(const CudaProblem& problem, int64_t head, int64_t row_idx, in
   double error = 0;
   for (int64_t d = 0; d < c.head_dim; ++d) {
     const double off = std::fabs(load_f32(out.data(), DType::kBF16, d) - wanted.out[static_cast<size_t>(d)]);
-    error = std::isnan(off) ? off : std::fmax(error, off);
-    if (std::isnan(off)) break;
+    if (off > error || std::isnan(off)) error = off;  // and NaN stays
   }
   const double lse_error = std::fabs(lse_log2 - wanted.lse_log2);
   if (error <= allowed && lse_error <= lse_allowed) return {};
