@@ -79,9 +79,8 @@ AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const Or
   p.v_view = view_of(a.v, page_stride(a.pages, a.v));
   p.page_table = a.pages.table;
   p.max_pages = a.pages.max_pages;
-  constexpr int kMaxTokenBits = 30;  // plan.cc
-  p.page_bits =
-      a.pages.table == nullptr ? kMaxTokenBits : std::countr_zero(static_cast<uint32_t>(a.pages.page_size));
+  const int64_t page = a.pages.table == nullptr ? kMaxTokens : a.pages.page_size;
+  p.page_bits = std::countr_zero(static_cast<uint64_t>(page));
   p.work = order.work;
   p.counts = order.counts;
   p.picked = a.routes.picked;

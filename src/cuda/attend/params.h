@@ -17,15 +17,15 @@ struct TensorView {
 };
 
 struct AttendParams {
-  CUtensorMap q, k, v,
-      out;  // [pages, heads, tokens, head_dim] of 16-bit elements; one page if not paged. Set for sm_90
-  TensorView q_view, k_view, v_view;  // the same
+  // [pages, heads, tokens, head_dim] of 16-bit elements; one page if not paged.
+  CUtensorMap q, k, v, out;           // set for sm_90
+  TensorView q_view, k_view, v_view;  // the same, without out
   const Work* work = nullptr;         // [kMaxFirst + n_work], in the order in which they should begin
   const int32_t* picked = nullptr;    // key blocks, ascending within a row; null: every block that a row sees
   WorkCounts* counts = nullptr;
   const int32_t* page_table = nullptr;  // [n_sequences, max_pages]; null: k and v are one page
   int64_t max_pages = 0;
-  int32_t page_bits = 0;  // a page has 2^page_bits tokens, the one of all more than there are
+  int32_t page_bits = 0;  // a page has 2^page_bits tokens, the only one as many as are legal
   int32_t box_keys = 0;   // tokens of a box of k and v
   int32_t n_work = 0;
   int32_t heads_per_kv_head = 1;

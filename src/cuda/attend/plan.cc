@@ -38,8 +38,6 @@ constexpr bool has_general(AttendConfig config) {
 }
 static_assert(std::ranges::all_of(kConfigs, has_general));
 
-// Token coordinates are 32-bit in the copy engine, and half of that range marks what is outside of every tensor.
-constexpr int64_t kMaxTokens = int64_t{1} << 30;
 constexpr int64_t kMaxHeads = 1 << 16;          // as on the CPU: more are a mistake
 constexpr int64_t kMaxWork = int64_t{1} << 30;  // the kernel's 32-bit index goes a few items beyond the last
 constexpr int64_t kAlign = 16;                  // bytes: the copy engine's grain

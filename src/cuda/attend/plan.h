@@ -16,6 +16,9 @@ std::span<const AttendConfig> attend_configs();
 
 inline constexpr int64_t kWorkspaceAlign = 256;  // bytes: what cudaMalloc gives
 
+// Of a tensor. Token coordinates are 32-bit in the copy engine, and half of that range marks what is outside of all.
+inline constexpr int64_t kMaxTokens = int64_t{1} << 30;
+
 struct AttendPlan {
   AttendConfig config;  // of sm80
   Sequence sequence;    // when there is only one
