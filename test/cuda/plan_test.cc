@@ -121,6 +121,14 @@ TEST(AttendPlan, WorkspaceHoldsTheWorkAndItsCounts) {
   EXPECT_EQ(plan_of(full).workspace_bytes, 50176);
 }
 
+// Beside it, a call at 1M keys needs its routes: at 5 % and 128 x 128, 54 million blocks of four bytes.
+TEST(AttendPlan, WorkspaceAtAMillionKeysIsSmall) {
+  AttendArgs a = legal_args();
+  a.q.heads = a.out.heads = 32;
+  a.q.tokens = a.out.tokens = a.k.tokens = a.v.tokens = int64_t{1} << 20;
+  EXPECT_EQ(plan_of(a).workspace_bytes, 12632320);
+}
+
 TEST(AttendPlan, ScaleIsInBits) {
   AttendArgs a = legal_args();
   EXPECT_FLOAT_EQ(plan_of(a).scale_log2, std::numbers::log2e_v<float> / std::sqrt(128.0F));

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "cuda/attend/params.h"
-#include "cuda/attend/sm90_shared.cuh"
-#include "cuda/attend/softmax.cuh"
+#include "cuda/attend/sm90/shared.cuh"
+#include "cuda/attend/sm90/softmax.cuh"
 #include "cuda/isa/stmatrix.cuh"
 #include "cuda/isa/wgmma.cuh"
 

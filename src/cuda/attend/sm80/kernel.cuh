@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/attend/sm80_row.cuh"
+#include "cuda/attend/sm80/row.cuh"
 
 namespace routerelay::cuda {
 

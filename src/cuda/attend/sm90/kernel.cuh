@@ -5,9 +5,9 @@
 
 #include <cutlass/arch/reg_reconfig.h>
 
-#include "cuda/attend/sm90_consumer.cuh"
-#include "cuda/attend/sm90_loader.cuh"
-#include "cuda/attend/sm90_storer.cuh"
+#include "cuda/attend/sm90/consumer.cuh"
+#include "cuda/attend/sm90/loader.cuh"
+#include "cuda/attend/sm90/storer.cuh"
 
 namespace routerelay::cuda {
 

@@ -2,7 +2,7 @@
 // The classic running softmax of a warp's queries, in base 2: scores -> weights relative to the largest score so far.
 #pragma once
 
-#include "cuda/attend/softmax.cuh"
+#include "cuda/isa/math.cuh"
 
 namespace routerelay::cuda {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/attend/params.h"
-#include "cuda/attend/sm90_shared.cuh"
-#include "cuda/attend/sm90_work_stream.cuh"
+#include "cuda/attend/sm90/shared.cuh"
+#include "cuda/attend/sm90/work_stream.cuh"
 
 namespace routerelay::cuda {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/attend/params.h"
-#include "cuda/attend/sm90_shared.cuh"
+#include "cuda/attend/sm90/shared.cuh"
 
 namespace routerelay::cuda {
 

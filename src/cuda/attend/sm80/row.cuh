@@ -4,9 +4,9 @@
 #pragma once
 
 #include "cuda/attend/params.h"
-#include "cuda/attend/sm80_list.cuh"
-#include "cuda/attend/sm80_softmax.cuh"
-#include "cuda/attend/sm80_tile.cuh"
+#include "cuda/attend/sm80/list.cuh"
+#include "cuda/attend/sm80/softmax.cuh"
+#include "cuda/attend/sm80/tile.cuh"
 #include "cuda/isa/ldmatrix.cuh"
 #include "cuda/isa/mma.cuh"
 
