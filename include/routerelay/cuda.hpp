@@ -14,8 +14,8 @@ struct CUstream_st;  // what cudaStream_t points to
 
 namespace routerelay::cuda {
 
-// Row i = head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending and
-// visible to the row. Device memory. Null: every row attends to every block that it sees.
+// Row i = head * n_rows + row attends to picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending; of blocks
+// that no query of the row sees, none is visited. Device memory. Null: every row attends to every block that it sees.
 struct DeviceRoutes {
   const int64_t* row_offsets = nullptr;  // [heads * n_rows + 1] i64
   const int32_t* picked = nullptr;       // [total] i32
@@ -32,6 +32,8 @@ struct PageTable {
   int64_t page_stride = 0;         // elements, in k and in v; 0: page_size * token_stride
 };
 
+// Values that no query of a row sees may be anything. Among those that some do, NaN reaches all of that row, and what is
+// behind a query's own sight is times 0.
 struct AttendArgs {
   Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
   Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
@@ -42,8 +44,8 @@ struct AttendArgs {
   const Sequence* sequences = nullptr;  // [n_sequences], device memory
   int64_t n_sequences = 1;
   Sequence sequence;  // all zero: every query of q at the end of every key of k
-  int64_t n_rows =
-      0;  // of a head, over all sequences; may be more than there are. Read when sequences are given
+  // Of a head, over all sequences; there may be fewer, and of more the last are not written. Read with sequences.
+  int64_t n_rows = 0;
 
   PageTable pages;
   DeviceRoutes routes;

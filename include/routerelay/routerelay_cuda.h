@@ -26,8 +26,8 @@ typedef struct rr_cuda_attend_args {
       sequences;  // [n_sequences], device memory; null: one, its queries at the end of its keys
   int64_t n_sequences;
   int64_t n_rows;  // rows of a head over all sequences, or more; read when sequences are given
-  // Row i = head * n_rows + row visits picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending. Both
-  // null: every block that a row sees.
+  // Row i = head * n_rows + row visits picked[row_offsets[i]] .. picked[row_offsets[i + 1] - 1], ascending; of
+  // blocks that no query of the row sees, none is visited. Both null: every block that a row sees.
   const int64_t* row_offsets;  // [list_heads * n_rows + 1]
   const int32_t* picked;
   int32_t q_block;  // queries a row; 0: 128

@@ -102,6 +102,13 @@ TEST_P(CudaAttendRagged, ValuesOutsideOfEverySequenceDoNotLeak) {
   Problem cache(args);
   spoil_other_keys(cache, cache.v);
   expect_right(cache, full_routes());
+  // Inside of the sequence, and nobody sees them yet.
+  args.sequences = {{0, 100, 0, 140, 0}};
+  Problem future(args);
+  for (int64_t t = 100; t < 1000; ++t)
+    for (int64_t c = 0; c < args.head_dim; ++c)
+      future.v.set(t, 0, c, std::numeric_limits<float>::quiet_NaN());
+  expect_right(future, full_routes());
 }
 
 TEST_P(CudaAttendRagged, SameBitsWithBatchMates) {

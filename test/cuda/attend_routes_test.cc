@@ -75,6 +75,29 @@ TEST_P(CudaAttendRoutes, LongLists) {
   expect_right(p, scattered_routes(p.rows, 2, 0.7, 23));
 }
 
+// A caller's lists of fixed length may name blocks in the future, one or more than there are masked steps.
+TEST_P(CudaAttendRoutes, BlocksThatNobodySeesAreNotVisited) {
+  Problem seen(square(700, 2, 1));
+  attend_on_device(seen, full_routes());
+  for (const int32_t more : {1, 2, 3, 40}) {
+    SCOPED_TRACE(more);
+    Problem p(square(700, 2, 1));
+    const Routes full = support::listed_full_routes(p.rows, 2);
+    Routes longer = full;
+    longer.lists.ids.clear();
+    longer.lists.offsets = {0};
+    for (int64_t i = 0; i < p.n_lists(); ++i) {
+      const auto list = full.lists[i];
+      auto& ids = longer.lists.ids;
+      ids.insert(ids.end(), list.begin(), list.end());
+      for (int32_t b = 0; b < more; ++b) ids.push_back(list.back() + 1 + b);
+      longer.lists.offsets.push_back(static_cast<int64_t>(ids.size()));
+    }
+    attend_on_device(p, longer);
+    expect_same_bits(p, seen);
+  }
+}
+
 TEST_P(CudaAttendRoutes, ListingEveryBlockIsDense) {
   for (const auto& [queries, keys] : {std::pair{300, 300}, {130, 1000}, {1, 257}, {1025, 1025}}) {
     SCOPED_TRACE(testing::Message() << queries << " of " << keys);

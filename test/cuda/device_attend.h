@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -79,7 +80,8 @@ class DeviceAttend {
                           (row < n_lists_ ? static_cast<int64_t>(routes.lists[list].size()) : 0));
       }
     if (!picked_) {
-      const auto most = support::listed_full_routes(p.rows, q_heads_).lists.ids.size();
+      const auto all = support::listed_full_routes(p.rows, q_heads_).lists.ids.size();
+      const auto most = std::max(all, routes.lists.ids.size());
       row_offsets_.emplace(static_cast<int64_t>(offsets.size() * sizeof(int64_t)));
       picked_.emplace(static_cast<int64_t>((most + 1) * sizeof(int32_t)));
       args.routes = {row_offsets_->as<int64_t>(), picked_->as<int32_t>(), options_.list_heads};

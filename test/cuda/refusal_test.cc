@@ -111,6 +111,11 @@ const Refusal kOthers[] = {
          "dtype bf16, head_dim 96, rows of 128 queries and blocks of 128 keys are not in this build; ") +
          kConfigs,
      Code::kUnsupported},
+    {"HeadDimOf33Bits", [](auto& a) { a = legal_args((int64_t{1} << 32) + 128); },
+     std::string("dtype bf16, head_dim 4294967424, rows of 128 queries and blocks of 128 keys are not in "
+                 "this build; ") +
+         kConfigs,
+     Code::kUnsupported},
     {"OtherBlocks", [](auto& a) { a.q_block = 0, a.k_block = -64; },
      std::string(
          "dtype bf16, head_dim 128, rows of 0 queries and blocks of -64 keys are not in this build; ") +
@@ -184,6 +189,19 @@ const Refusal kPages[] = {
         "pages.table is null, max_pages 16, page_size 64, page_stride 0; give the table, or nothing"),
     {"OnlyAStride", [](auto& a) { a.pages.page_stride = 8; },
      "pages.table is null, max_pages 0, page_size 0, page_stride 8; give the table, or nothing"},
+    of_pages(
+        "PagesInsideOfPages", [](auto& a) { a.pages.page_stride = 256; },
+        "pages.page_stride is 256; legal: 16256 and more, what a page of k spans"),
+    of_pages(
+        "HeadMajorPagesWithoutAStride",
+        [](auto& a) {
+          for (Tensor* t : {&a.k, &a.v}) t->token_stride = 128, t->head_stride = 64 * 128;
+        },
+        "pages.page_stride is 8192 (page_size times token_stride), and so is k.head_stride; give what lies "
+        "between pages"),
+    of_pages(
+        "AStrideThatOverflows", [](auto& a) { a.k.token_stride = int64_t{1} << 36; },
+        "pages.page_stride is 4398046511104; legal: multiples of 8 from head_dim (128) to 549755813880"),
     of_pages(
         "MisalignedTable", [](auto& a) { a.pages.table = address<const int32_t>(0x5002); },
         "pages.table is not aligned to 4 bytes; move it"),

@@ -49,13 +49,9 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
   return p;
 }
 
-// Elements between pages of k or v; 0 if there is only one.
-int64_t page_stride(const PageTable& pages, const Tensor& t) {
-  return pages.page_stride != 0 ? pages.page_stride : pages.page_size * t.token_stride;
-}
-
+// The stride of an axis of one may be anything.
 TensorView view_of(const Tensor& t, int64_t page_stride) {
-  return {t.data, t.token_stride, t.head_stride, page_stride};
+  return {t.data, t.tokens > 1 ? t.token_stride : 0, t.heads > 1 ? t.head_stride : 0, page_stride};
 }
 
 Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParams& p) {
@@ -65,18 +61,16 @@ Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParam
   const bool paged = a.pages.table != nullptr;
   p.box_keys = piece_keys(plan.config);
   if (paged) p.box_keys = std::min(p.box_keys, a.pages.page_size);
-  const auto map_keys = [&](const Tensor& t, CUtensorMap& map) {
-    return make_tensor_map(t, paged ? a.pages.page_size : t.tokens, page_stride(a.pages, t), p.box_keys, map);
-  };
-  RR_TRY(map_keys(a.k, p.k));
-  return map_keys(a.v, p.v);
+  const int64_t page = paged ? a.pages.page_size : a.k.tokens;
+  RR_TRY(make_tensor_map(a.k, page, plan.k_page_stride, p.box_keys, p.k));
+  return make_tensor_map(a.v, page, plan.v_page_stride, p.box_keys, p.v);
 }
 
 AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const OrderParams& order) {
   AttendParams p;
   p.q_view = view_of(a.q, 0);
-  p.k_view = view_of(a.k, page_stride(a.pages, a.k));
-  p.v_view = view_of(a.v, page_stride(a.pages, a.v));
+  p.k_view = view_of(a.k, plan.k_page_stride);
+  p.v_view = view_of(a.v, plan.v_page_stride);
   p.page_table = a.pages.table;
   p.max_pages = a.pages.max_pages;
   const int64_t page = a.pages.table == nullptr ? kMaxTokens : a.pages.page_size;
@@ -131,11 +125,10 @@ Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, 
   const OrderParams order = order_params(args, plan, workspace);
   AttendParams params = attend_params(args, plan, order);
   if (arch == Arch::sm90) RR_TRY(make_tensor_maps(args, plan, params));
-  RR_CUDA(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream));
-  launch_order(order, stream);
-  RR_CUDA(cudaGetLastError());
-  RR_CUDA(launch(params, device.value().multiprocessors, stream));
-  return {};
+  RR_TRY(
+      device_status(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream), "clearing the workspace"));
+  RR_TRY(device_status(launch_order(order, stream), "launching the order of rows"));
+  return device_status(launch(params, device.value().multiprocessors, stream), "launching attend");
 }
 
 }  // namespace

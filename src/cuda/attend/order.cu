@@ -3,6 +3,7 @@
 // left for the end, and what all multiprocessors read at a time is one head's keys and values. Rows far longer than
 // their group's mean begin before all groups. A counting sort.
 #include "cuda/attend/order.h"
+#include "cuda/isa/launch.h"
 
 namespace routerelay::cuda {
 namespace {
@@ -65,7 +66,6 @@ __device__ Work row_of(const OrderParams& p, const int32_t* first_row, int32_t r
   work.position = min(static_cast<int32_t>(min(sequence.q_offset, sequence.k_len)) + begin, k_len);
   work.keys = p.causal ? min(k_len, work.position + work.q_count) : k_len;
   work.k_begin = static_cast<int32_t>(sequence.k_begin);
-  work.k_len = k_len;
   work.sequence = low;
   work.blocks = (work.keys + p.k_block - 1) / p.k_block;
   return work;
@@ -96,13 +96,13 @@ __global__ void __launch_bounds__(kThreads) order_rows(const OrderParams p) {
   count[threadIdx.x] = 0;
   if (threadIdx.x == 0) all_blocks = 0;
   find_first_rows(p, first_row);
+  const int32_t items = heads * p.n_rows;
   const auto for_each_item = [&](auto use) {
-    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < p.n_rows; row += kThreads) {
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < items; i += kThreads) {
+      const int32_t row = i % p.n_rows;
       Work work = row_of(p, first_row, row);
-      for (int32_t h = head; h < head + heads; ++h) {
-        set_head(p, h, row, work);
-        use(work);
-      }
+      set_head(p, head + i / p.n_rows, row, work);
+      use(work);
     }
   };
 
@@ -119,9 +119,10 @@ __global__ void __launch_bounds__(kThreads) order_rows(const OrderParams p) {
   count[threadIdx.x] = before;  // where the bucket begins
   __syncthreads();
 
-  const int64_t items = int64_t{heads} * p.n_rows;
-  const auto much = static_cast<int64_t>(kMuchLonger * all_blocks / items);
-  Work* const group = p.work + kMaxFirst + blockIdx.x * items;
+  const int32_t real_items =
+      heads * max(1, min(first_row[p.n_sequences], p.n_rows));  // without room to spare
+  const auto much = static_cast<int64_t>(kMuchLonger * all_blocks / real_items);
+  Work* const group = p.work + kMaxFirst + int64_t{blockIdx.x} * items;
   for_each_item([&](const Work& work) {
     Work& place = group[atomicAdd(&count[bucket_of(work.blocks)], 1)];
     const int first = work.blocks > much ? atomicAdd(&p.counts->first, 1) : kMaxFirst;
@@ -132,9 +133,10 @@ __global__ void __launch_bounds__(kThreads) order_rows(const OrderParams p) {
 
 }  // namespace
 
-void launch_order(const OrderParams& params, CUstream_st* stream) {
+cudaError_t launch_order(const OrderParams& params, cudaStream_t stream) {
   static_assert(kThreads == kBuckets);
-  order_rows<<<params.kv_heads, kThreads, (params.n_sequences + 1) * sizeof(int32_t), stream>>>(params);
+  return launch(order_rows, params, params.kv_heads, kThreads, (params.n_sequences + 1) * sizeof(int32_t),
+                stream);
 }
 
 }  // namespace routerelay::cuda

@@ -2,12 +2,12 @@
 // sequences, row_offsets -> work: every row of every head, as attend is to begin them.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "cuda/attend/work.h"
 #include "routerelay/tensor.hpp"
-
-struct CUstream_st;
 
 namespace routerelay::cuda {
 
@@ -28,7 +28,6 @@ struct OrderParams {
 
 inline constexpr int kMaxSequences = 4096;  // their row counts lie in shared memory
 
-// Enqueues it; the last error is the caller's to read.
-void launch_order(const OrderParams& params, CUstream_st* stream);
+cudaError_t launch_order(const OrderParams& params, cudaStream_t stream);
 
 }  // namespace routerelay::cuda

@@ -12,6 +12,7 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/rows.h"
@@ -107,7 +108,22 @@ Status check_shapes(const AttendArgs& a) {
   return {};
 }
 
-Status check_pages(const AttendArgs& a) {
+// What lies between pages of k or v, which must not share memory with each other, or with heads.
+Status check_page_stride(const char* name, const Tensor& t, const PageTable& p, int64_t& stride) {
+  stride = p.page_stride != 0 ? p.page_stride : p.page_size * t.token_stride;
+  if (t.tokens == p.page_size) return {};
+  RR_TRY(check_stride("pages.page_stride", stride, t.head_dim));
+  const int64_t least = (p.page_size - 1) * t.token_stride + t.head_dim;
+  if (stride < least)
+    return invalid("pages.page_stride is {}; legal: {} and more, what a page of {} spans", stride, least,
+                   name);
+  if (t.heads > 1 && stride == t.head_stride)
+    return invalid("pages.page_stride is {}{}, and so is {}.head_stride; give what lies between pages",
+                   stride, p.page_stride == 0 ? " (page_size times token_stride)" : "", name);
+  return {};
+}
+
+Status check_pages(const AttendArgs& a, AttendPlan& plan) {
   const PageTable& p = a.pages;
   if (p.table == nullptr) {
     if (p.max_pages == 0 && p.page_size == 0 && p.page_stride == 0) return {};
@@ -122,7 +138,8 @@ Status check_pages(const AttendArgs& a) {
     return invalid("pages.max_pages is {}; legal: 1 to {}", p.max_pages, kMaxTokens / p.page_size);
   if (a.k.tokens % p.page_size != 0)
     return invalid("k.tokens is {}; legal: whole pages of {}", a.k.tokens, p.page_size);
-  return p.page_stride == 0 ? Status() : check_stride("pages.page_stride", p.page_stride, a.k.head_dim);
+  RR_TRY(check_page_stride("k", a.k, p, plan.k_page_stride));
+  return check_page_stride("v", a.v, p, plan.v_page_stride);
 }
 
 Status check_batch(const AttendArgs& a, AttendPlan& plan) {
@@ -176,7 +193,9 @@ std::string legal(const ValueOf& value_of) {
 
 Status choose(const AttendArgs& a, AttendConfig& config) {
   for (const AttendConfig& c : kConfigs) {
-    if (c == AttendConfig{Arch::sm80, a.q.dtype, static_cast<int>(a.q.head_dim), a.q_block, a.k_block}) {
+    if (c == AttendConfig{Arch::sm80, a.q.dtype,
+                          std::in_range<int>(a.q.head_dim) ? static_cast<int>(a.q.head_dim) : 0, a.q_block,
+                          a.k_block}) {
       config = c;
       return {};
     }
@@ -201,7 +220,7 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
   AttendPlan plan;
   RR_TRY(check_shapes(args));
   RR_TRY(choose(args, plan.config));
-  RR_TRY(check_pages(args));
+  RR_TRY(check_pages(args, plan));
   RR_TRY(args.sequences == nullptr ? check_sequence(args, plan) : check_batch(args, plan));
   if (plan.n_rows > kMaxWork / args.q.heads)
     return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, kMaxWork);

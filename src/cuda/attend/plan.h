@@ -25,7 +25,8 @@ struct AttendPlan {
   int64_t n_rows = 0;   // of a head
   int64_t n_work = 0;   // rows of all heads
   float scale_log2 = 0;
-  int64_t work_bytes = 0;  // of the workspace: work items, then their counts
+  int64_t k_page_stride = 0, v_page_stride = 0;  // elements; read when there is a page table
+  int64_t work_bytes = 0;                        // of the workspace: work items, then their counts
   int64_t workspace_bytes = 0;
 };
 

@@ -16,9 +16,8 @@ struct alignas(16) Work {
   int32_t position = 0;  // of its first query, in the sequence
   int32_t keys = 0;      // that its last query sees
   int32_t k_begin = 0;   // the sequence's first key token in k and v
-  int32_t k_len = 0;     // keys of the sequence
   int32_t sequence = 0;
-  int32_t spare = 0;  // to three 16-byte loads
+  int32_t spare[2] = {};  // to three 16-byte loads
 };
 static_assert(sizeof(Work) == 48);
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 namespace routerelay::cuda {
 namespace {
 
@@ -25,9 +27,10 @@ Result<MapEncoder> map_encoder() {
 
 }  // namespace
 
-Status device_status(cudaError_t error, const char* expression) {
+Status device_status(cudaError_t error, const char* step) {
   if (error == cudaSuccess) return {};
-  return {Code::kDeviceError, fmt::format("cuda: {} failed: {}", expression, cudaGetErrorString(error))};
+  (void)cudaGetLastError();  // it is told here, and nobody else is to find it
+  return {Code::kDeviceError, fmt::format("cuda: {} failed: {}", step, cudaGetErrorString(error))};
 }
 
 Result<Device> current_device() {
@@ -43,8 +46,13 @@ Result<Device> current_device() {
 
 Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_stride, int box_tokens,
                        CUtensorMap& map) {
-  static const auto encoder = map_encoder();
-  if (!encoder.ok()) return encoder.status();
+  static std::atomic<decltype(MapEncoder::encode)> known = nullptr;
+  auto encode = known.load();
+  if (encode == nullptr) {
+    const auto found = map_encoder();
+    RR_TRY(found.status());
+    known = encode = found.value().encode;
+  }
   constexpr int kElementBytes = 2, kBoxDims = 64;
   // The encoder judges also the stride of an axis of one, which may be anything.
   const auto stride = [&](int64_t elements, int64_t count) {
@@ -57,7 +65,7 @@ Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_s
   const cuuint64_t strides[3] = {stride(tensor.token_stride, page_tokens),
                                  stride(tensor.head_stride, tensor.heads), stride(page_stride, pages)};
   const cuuint32_t box[4] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1, 1}, step[4] = {1, 1, 1, 1};
-  const CUresult result = encoder.value().encode(
+  const CUresult result = encode(
       &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
       4, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

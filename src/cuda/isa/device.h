@@ -10,7 +10,8 @@
 
 namespace routerelay::cuda {
 
-Status device_status(cudaError_t error, const char* expression);
+// `step`: what failed, in words.
+Status device_status(cudaError_t error, const char* step);
 
 // Returns early when the runtime refuses.
 #define RR_CUDA(expression) RR_TRY(::routerelay::cuda::device_status((expression), #expression))

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/attend/sm80/row.cuh"
+#include "cuda/isa/launch.h"
 
 namespace routerelay::cuda {
 
@@ -25,7 +26,6 @@ __global__ void __launch_bounds__(
   Sm80Row<cfg>(params, memory, work).run();
 }
 
-// Enqueues the kernel; the last error is the caller's to read.
 template <DType dtype, int head_dim, int q_block, int k_block>
 cudaError_t launch_sm80(const AttendParams& params, int, cudaStream_t stream) {
   using S = Sm80Layout<AttendConfig{Arch::sm80, dtype, head_dim, q_block, k_block}>;
@@ -33,8 +33,7 @@ cudaError_t launch_sm80(const AttendParams& params, int, cudaStream_t stream) {
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kBytes);
   if (error != cudaSuccess) return error;
-  kernel<<<kMaxFirst + params.n_work, S::kThreads, S::kBytes, stream>>>(params);
-  return cudaGetLastError();
+  return launch<AttendParams>(kernel, params, kMaxFirst + params.n_work, S::kThreads, S::kBytes, stream);
 }
 
 }  // namespace routerelay::cuda

@@ -194,13 +194,13 @@ class Consumer {
     out_key_slot_ = key_slot_;
   }
 
-  // Values past the sequence's end have a weight of 0, but may be anything: 0 times NaN is NaN.
+  // Values that no query of the row sees have a weight of 0, but may be anything: 0 times NaN is NaN.
   __device__ void zero_tail(int slot) {
     const Tile<cfg>& tile = stream_.tile[out_tile_];
     if (out_step_ >= tile.ragged) return;
 #pragma unroll
     for (int piece = 0; piece < C::kPieces; ++piece) {
-      const int begin = max(0, tile.k_len - tile.first_key[out_step_][piece]);
+      const int begin = min(C::kPieceKeys, max(0, tile.keys - tile.first_key[out_step_][piece]));
       for (int chunk = begin * 8 + static_cast<int>(threadIdx.x) % kWarpgroup; chunk < C::kPieceKeys * 8;
            chunk += kWarpgroup) {
 #pragma unroll

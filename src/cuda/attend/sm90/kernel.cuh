@@ -8,6 +8,7 @@
 #include "cuda/attend/sm90/consumer.cuh"
 #include "cuda/attend/sm90/loader.cuh"
 #include "cuda/attend/sm90/storer.cuh"
+#include "cuda/isa/launch.h"
 
 namespace routerelay::cuda {
 
@@ -44,7 +45,6 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   }
 }
 
-// Enqueues the kernel; the last error is the caller's to read.
 template <DType dtype, int head_dim, int q_block, int k_block>
 cudaError_t launch_sm90(const AttendParams& params, int multiprocessors, cudaStream_t stream) {
   const auto kernel = attend_sm90<dtype, head_dim, q_block, k_block>;
@@ -52,8 +52,7 @@ cudaError_t launch_sm90(const AttendParams& params, int multiprocessors, cudaStr
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  kernel<<<multiprocessors, kSm90Threads, kSharedBytes, stream>>>(params);
-  return cudaGetLastError();
+  return launch<AttendParams>(kernel, params, multiprocessors, kSm90Threads, kSharedBytes, stream);
 }
 
 }  // namespace routerelay::cuda

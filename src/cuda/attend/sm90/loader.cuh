@@ -26,11 +26,11 @@ class Loader {
     Place values;
     int value_head = -1;  // none to load
     for (; !rows_.done(); rows_.advance()) {
-      if (rows_.item().blocks() == 0) {
+      const int steps = cut_row();
+      if (steps == 0) {
         write_empty_row();
         continue;
       }
-      const int steps = cut_row();
       load_queries(steps);
       const int kv_head = rows_.item().q_head() / params_.heads_per_kv_head;
       Place next = place_of(0);
@@ -61,14 +61,20 @@ class Loader {
 
   // Steps of the row.
   __device__ int cut_row() {
-    const Item& item = rows_.item();
+    const int keys = rows_.item().keys();
+    // Blocks that no query sees are none of the row's, whoever listed them.
+    int blocks = rows_.item().blocks(), unseen = 0;
+    while (unseen < blocks && rows_.block(unseen) * cfg.k_block >= keys) ++unseen;
+    if (unseen > 0) rows_.drop_last(unseen);
+    blocks -= unseen;
+    if (blocks == 0) return 0;
     if constexpr (C::kHalves == 1) {
-      before_ = item.blocks() % C::kPieces;  // an odd list has its gap in the first step
-      return (item.blocks() + before_) / C::kPieces;
+      before_ = blocks % C::kPieces;  // an odd list has its gap in the first step
+      return (blocks + before_) / C::kPieces;
     } else {
       // The last block's upper half may be one that no query sees.
-      before_ = rows_.block(0) * cfg.k_block + C::kStepKeys >= item.keys() ? 1 : 0;
-      return item.blocks() * C::kHalves - before_;
+      before_ = rows_.block(0) * cfg.k_block + C::kStepKeys >= keys ? 1 : 0;
+      return blocks * C::kHalves - before_;
     }
   }
 
@@ -93,8 +99,8 @@ class Loader {
       if (row / C::kPieceKeys == i) at = other;
     }
     at += row % C::kPieceKeys;
-    const int32_t k_len = rows_.item().k_len();
-    const bool here = row < C::kStepKeys && at < k_len;
+    const int32_t seen = rows_.item().keys();
+    const bool here = row < C::kStepKeys && at < seen;
     if (params_.page_table == nullptr) {
       const int32_t begin = rows_.item().k_begin();
       return here ? Place{begin + at, 0} : Place{};
@@ -114,8 +120,7 @@ class Loader {
                    .q_begin = item.q_begin(),
                    .q_count = item.q_count(),
                    .position = item.position(),
-                   .keys = item.keys(),
-                   .k_len = item.k_len()};
+                   .keys = item.keys()};
     const int32_t whole =
         params_.causal ? min(item.position() + 1, item.keys()) : item.keys();  // for the first query
 #pragma unroll
@@ -124,7 +129,7 @@ class Loader {
       for (int i = 0; i < C::kPieces; ++i) {
         const int32_t first = tile.first_key[step][i] = key(step, i);
         if (step < steps && first + C::kPieceKeys > whole) tile.masked = step + 1;
-        if (first < tile.k_len && first + C::kPieceKeys > tile.k_len) tile.ragged = step + 1;
+        if (first < tile.keys && first + C::kPieceKeys > tile.keys) tile.ragged = step + 1;
       }
     }
     wait_for_query_buffer();

@@ -42,13 +42,12 @@ template <AttendConfig cfg>
 struct Tile {
   int32_t steps = 0;   // to visit; 0: there are no more rows
   int32_t masked = 0;  // the first ones of them, where not every query sees every key
-  int32_t ragged = 0;  // the first ones of them, where the sequence ends inside a block
+  int32_t ragged = 0;  // the first ones of them, where a block has keys that no query sees
   int32_t q_head = 0;
   int32_t q_begin = 0;
   int32_t q_count = 0;
   int32_t position = 0;
   int32_t keys = 0;
-  int32_t k_len = 0;
   // Of the blocks in each masked step; for a missing one: kNoKey.
   int32_t first_key[Cut<cfg>::kMaxMasked][Cut<cfg>::kPieces] = {};
 };

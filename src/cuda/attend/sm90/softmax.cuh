@@ -3,6 +3,7 @@
 // scale the output. A quad of threads holds a row; thread t of it has columns 8 j + 2 t and 8 j + 2 t + 1.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,8 +24,8 @@ struct Softmax {
   // Set in the exponents of both 16-bit types from 2 on: a score that passed its row's top by more than a bit.
   static constexpr uint32_t kMisfit = 0x40004000;
   // Below every score, in bits. Finite, so that a row that has seen nothing needs no care: its exponentials are of
-  // -inf + 1e30.
-  static constexpr float kLowest = -1e30F;
+  // -inf.
+  static constexpr float kLowest = -FLT_MAX;
   // Exponentials set the pace: one takes its unit for 8 clocks, and all else that a step needs fits into the gaps
   // between them. ptxas left alone would put it before and after. It is kept among them by dependences that change no
   // value: scores of a chunk wait for the sums of the second chunk before.

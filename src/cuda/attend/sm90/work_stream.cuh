@@ -30,9 +30,12 @@ class Item {
   RR_FIELD(position)
   RR_FIELD(keys)
   RR_FIELD(k_begin)
-  RR_FIELD(k_len)
   RR_FIELD(sequence)
 #undef RR_FIELD
+  // By `n` blocks.
+  __device__ void shorten(int n, int lane) {
+    if (lane == offsetof(Work, blocks) / sizeof(int32_t)) word_ -= n;
+  }
 
  private:
   static constexpr int kWords = sizeof(Work) / sizeof(int32_t);
@@ -57,14 +60,20 @@ class WorkStream {
   }
   __device__ bool done() const { return now_.q_head() < 0; }
   __device__ const Item& item() const { return now_; }
-  // Block `from_end` (0 is the last) of the row, the same in every lane. Asked for in rising order.
+  // Block `from_end` (0 is the last) of the row, the same in every lane.
   __device__ __forceinline__ int32_t block(int from_end) {
     if (params_.picked == nullptr) return now_.blocks() - 1 - from_end;
-    if (from_end >= loaded_) {
-      entry_ = entry_of(now_, loaded_);
-      loaded_ += 32;
+    if (from_end / 32 != window_) {
+      window_ = from_end / 32;
+      entry_ = entry_of(now_, window_ * 32);
     }
-    return __shfl_sync(~0u, entry_, from_end & 31);
+    return __shfl_sync(~0u, entry_, from_end % 32);
+  }
+  // The row ends before its last `n` blocks.
+  __device__ void drop_last(int n) {
+    now_.shorten(n, lane_);
+    window_ = 0;
+    entry_ = entry_of(now_, 0);
   }
   __device__ void progress() {
     if (stage_ == kTaken) {
@@ -79,7 +88,7 @@ class WorkStream {
     while (stage_ != kListAsked) progress();
     now_ = next_;
     entry_ = next_entry_;
-    loaded_ = 32;
+    window_ = 0;
     if (!done() && lane_ == 0) index_ = atomicAdd(&params_.counts->next, 1);
     stage_ = kTaken;
   }
@@ -102,8 +111,8 @@ class WorkStream {
   const AttendParams& params_;
   const int lane_, n_streams_;
   Item now_;
-  int32_t entry_ = 0;  // block loaded_ - 32 + lane from the end of now_'s list
-  int32_t loaded_ = 0;
+  int32_t entry_ = 0;  // block window_ * 32 + lane from the end of now_'s list
+  int32_t window_ = 0;
   // Of the next row:
   Stage stage_;
   int index_ = 0;  // lane 0: as taken
