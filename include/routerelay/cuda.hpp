@@ -32,8 +32,8 @@ struct PageTable {
   int64_t page_stride = 0;         // elements, in k and in v; 0: page_size * token_stride
 };
 
-// Values that no query of a row sees may be anything. Among those that some do, NaN reaches all of that row, and what is
-// behind a query's own sight is times 0.
+// Values that no query of a row sees may be anything. NaN among those that some of them see reaches all of them: what
+// is behind a query's own sight is times 0.
 struct AttendArgs {
   Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
   Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads

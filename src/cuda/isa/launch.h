@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching a kernel of one argument, with the launch's own status: cudaGetLastError() would tell of what the caller, or
-// a call before, left behind.
+// Launching a kernel of one argument, with the launch's own status: cudaGetLastError() would tell of what the caller,
+// or a call before, left behind.
 #pragma once
 
 #include <cuda_runtime.h>

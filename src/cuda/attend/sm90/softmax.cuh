@@ -49,11 +49,12 @@ struct Softmax {
 #pragma unroll
     for (int c = 0; c < 2 * kChunks; ++c) {
       const int row = c / kChunks;
-      // The other row's sums may be NaN, which must not come over.
-      const float known = c < kAhead                              ? 0
-                          : c / kChunks == (c - kAhead) / kChunks ? sums[c - kAhead]
-                                                                  : __saturatef(sums[c - kAhead]);
-      const float ready = c < kAhead ? -top[row] : after(-top[row], known);
+      float ready = -top[row];
+      if (c >= kAhead) {
+        const float sums_before = sums[c - kAhead];
+        const bool same_row = (c - kAhead) / kChunks == row;  // the other's may be NaN, which must not come over
+        ready = after(ready, same_row ? sums_before : __saturatef(sums_before));
+      }
       float even = 0, odd = 0;
 #pragma unroll
       for (int i = 0; i < kChunk; ++i) {
