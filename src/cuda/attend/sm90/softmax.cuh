@@ -52,7 +52,8 @@ struct Softmax {
       float ready = -top[row];
       if (c >= kAhead) {
         const float sums_before = sums[c - kAhead];
-        const bool same_row = (c - kAhead) / kChunks == row;  // the other's may be NaN, which must not come over
+        const bool same_row =
+            (c - kAhead) / kChunks == row;  // the other's may be NaN, which must not come over
         ready = after(ready, same_row ? sums_before : __saturatef(sums_before));
       }
       float even = 0, odd = 0;
