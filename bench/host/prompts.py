@@ -8,13 +8,16 @@ preset over the better of stock's modes, from the fastest runs and from the lowe
 of all threads together, with the host's threads asleep between parts of a graph: on a busy machine that tells more.
 """
 
+import argparse
 import json
 import os
+import pathlib
 import time
 
 import beside  # first: it puts tools/ on the path
 import demo_llama
 import demo_run
+import models
 import results
 
 STOCK = ("stock", "stock_flash_off")
@@ -65,8 +68,8 @@ def in_turns(sessions, runs, run):
 def child(args):
     """One preset, in a process of its own: the plug-in reads its variables once."""
     preset = os.environ["ROUTERELAY_PRESET"]
-    host = demo_llama.Host()
-    model = host.load_model(demo_llama.model_file())
+    host = demo_llama.Host(library=args.library)
+    model = host.load_model(args.file)
     longest = max(args.prompts) + args.decode
     tokens = demo_run.prompt_tokens(model, longest)
     make = lambda flash: model.context(longest, args.threads, flash, demo_run.UBATCH, cache=args.cache)
@@ -91,14 +94,15 @@ def child(args):
 
 
 def run_preset(preset, args):
-    options = ["--decode", str(args.decode), "--seconds", str(args.seconds), "--cache", args.cache,
-               "--prompts", ",".join(map(str, args.prompts))] + ["--cpu"] * args.cpu
+    options = ["--file", str(models.fetch(args.model)), "--decode", str(args.decode), "--seconds", str(args.seconds),
+               "--cache", args.cache, "--prompts", ",".join(map(str, args.prompts))] + ["--cpu"] * args.cpu
+    options += ["--library", str(args.library)] if args.library else []
     passive = {"OMP_WAIT_POLICY": "passive"} if args.cpu else {}  # spinning is no work
     return beside.run_child(__file__, preset, args, *options, **passive)
 
 
-def records_of(preset, row, clock, cache):
-    shared = {"what": row["what"], "tokens": row["tokens"], "clock": clock, "cache": cache}
+def records_of(preset, row, **shared):
+    shared = {"what": row["what"], "tokens": row["tokens"], **shared}
     out = [results.record("tokens_per_second", value, "tokens/s", preset=name, beside=preset, **shared)
            for name, value in row["tokens_per_second"].items()]
     return out + [results.record(name, row[name], "x", preset=preset, runs=row["runs"], **shared)
@@ -117,14 +121,15 @@ def run(args):
     for preset in args.presets:
         found, report = run_preset(preset, args)
         for row in found:
-            records += records_of(preset, row, "cpu" if args.cpu else "wall", args.cache)
+            records += records_of(preset, row, clock="cpu" if args.cpu else "wall", model=args.model,
+                                  cache=args.cache)
             rows.append(cells_of(preset, row))
     where = results.machine(args.threads, report["isa"], report["host"]["ggml"])
     if args.json:
         results.print_json("bench prompts", report["version"], where, records)
     else:
         unit = "second of CPU time" if args.cpu else "second"
-        results.print_plain(f"SmolLM2-135M, {args.cache} cache, llama.cpp with ggml {where['ggml']}, "
+        results.print_plain(f"{args.model}, {args.cache} cache, llama.cpp with ggml {where['ggml']}, "
                             f"{args.threads} threads, {where['isa']} on {where['cpu']}; tokens per {unit}",
                             ["preset", "what", "fa on", "fa off", "plug-in", "speed-up", "quartile", "runs"], rows)
 
@@ -135,9 +140,12 @@ def parse_args():
     parser.add_argument("--prompts", type=lambda text: [int(n) for n in text.split(",")],
                         default=[128, 512, 1024, 2048], help="lengths; default: 128,512,1024,2048")
     parser.add_argument("--decode", type=int, default=64, help="tokens decoded after each length")
+    parser.add_argument("--model", choices=list(models.MODELS), default="smollm2")
     parser.add_argument("--cache", choices=demo_llama.CACHE_TYPES, default="f16", help="type of keys and values")
     parser.add_argument("--seconds", type=float, default=30, help="about so long per preset and length")
     parser.add_argument("--cpu", action="store_true", help="CPU seconds of all threads instead of the wall clock's")
+    parser.add_argument("--library", type=pathlib.Path, help="libllama.so of another build than the wheel's")
+    parser.add_argument("--file", type=pathlib.Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if min(args.prompts) < 1 or args.decode < 1 or args.threads < 1:
         parser.error("--prompts, --decode and --threads are at least 1")

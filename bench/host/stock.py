@@ -75,7 +75,7 @@ def ratio_of(measured):
 
 
 def run(args):
-    host = demo_llama.Host()
+    host = demo_llama.Host(library=args.llama)
     flash_attention.declare(host.lib)
     engine = routerelay.Engine(args.library, args.threads, args.isa)
     cpu = flash_attention.CpuBackend(host.lib, args.threads)
@@ -117,6 +117,7 @@ def parse_args():
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each; the fastest counts")
     parser.add_argument("--isa", help="ours; the best when not given")
     parser.add_argument("--library", type=pathlib.Path, default=DEFAULT_LIBRARY, help="librouterelay.so to load")
+    parser.add_argument("--llama", type=pathlib.Path, help="libllama.so of another build than the wheel's")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     args = parser.parse_args()
     for dtype in args.dtypes:
