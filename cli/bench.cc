@@ -107,6 +107,7 @@ void add_bench(CLI::App& app, Job& job) {
   command->add_option("--preset", b.presets, "layer: ROUTERELAY_PRESET, else balanced, when not given")
       ->delimiter(',')
       ->check(legal(Options::from_preset));
+  command->add_option("--set", b.sets, "layer: KEY=VALUE on top of the presets, as router.samples=8");
   command->add_option("--case", b.cases, "cuda-attend: names; every case when not given")
       ->delimiter(',')
       ->check(CLI::IsMember(cuda_case_names()));

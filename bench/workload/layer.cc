@@ -157,11 +157,13 @@ Result<std::vector<Record>> bench_layer(const BenchArgs& args) {
       for (int64_t head_dim : or_default<int64_t>(args.head_dims, {128}))
         for (int64_t keys : or_default<int64_t>(args.keys, {32768}))
           for (const std::string& preset : or_default<std::string>(args.presets, {"balanced"})) {
-            const Case c{isa, dtype, preset, keys, head_dim};
             Result<Engine> engine = Engine::create({.isa = isa, .threads = args.threads});
             if (!engine.ok()) return engine.status();
-            const Result<Options> options = Options::from_preset(preset);
+            Result<Options> options = Options::from_preset(preset);
             if (!options.ok()) return options.status();
+            for (const std::string& pair : args.sets) RR_TRY(options->set_all(pair));
+            RR_TRY(options->check());
+            const Case c{isa, dtype, options->preset, keys, head_dim};
             LayerBench bench(c, args);
             RR_TRY(bench.run(engine.value(), options.value()));
             bench.record(engine.value(), records);

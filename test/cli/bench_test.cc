@@ -11,6 +11,7 @@ using support::json_of;
 using support::values;
 using ::testing::Each;
 using ::testing::Gt;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 TEST(CliBench, LayerGivesEveryStageOfBothKinds) {
@@ -21,6 +22,17 @@ TEST(CliBench, LayerGivesEveryStageOfBothKinds) {
                          {{"stage", stage}, {"preset", "balanced"}, {"layer_kind", kind}, {"keys", 3072}}),
                   SizeIs(1));
   EXPECT_THAT(values(j, "share_of_dense", {{"stage", "total"}}), Each(Gt(0)));
+}
+
+TEST(CliBench, LayerTakesOptionsOverAPreset) {
+  const std::string args = "layer --keys 3072 --head-dim 64 --dtype f16 --seconds 0.01 --set ";
+  const auto j = json_of("bench", args + "selection.floor=0.4");
+  const std::string preset = "balanced selection.floor=0.4";
+  EXPECT_THAT(values(j, "density", {{"preset", preset}}), SizeIs(2));
+  EXPECT_THAT(values(j, "density", {{"preset", preset}}), Each(Gt(0.35)));
+  const auto refused = support::routerelay("bench " + args + "router.samples=0");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("router.samples is 0"));
 }
 
 TEST(CliBench, PeakAndAttendGiveGflops) {
