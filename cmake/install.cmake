@@ -4,6 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set_target_properties(rr_core PROPERTIES EXPORT_NAME cpp OUTPUT_NAME routerelay_cpp)
+target_compile_features(rr_core PUBLIC cxx_std_20)  # its headers' users too
 install(TARGETS rr_core routerelay EXPORT routerelay)
 install(DIRECTORY include/routerelay TYPE INCLUDE)
 install(FILES LICENSE TYPE DOC)
