@@ -14,6 +14,7 @@ extern "C" {
 
 #define RR_CUDA_CAUSAL 1u  // query i sees keys 0 .. q_offset + i; otherwise every key of its sequence
 
+// Tensors lie on the current device; their device_id is not read.
 typedef struct rr_cuda_attend_args {
   uint32_t struct_size;
   uint32_t flags;        // RR_CUDA_CAUSAL

@@ -90,7 +90,7 @@ TEST_P(CudaAttendRoutes, BlocksThatNobodySeesAreNotVisited) {
       const auto list = full.lists[i];
       auto& ids = longer.lists.ids;
       ids.insert(ids.end(), list.begin(), list.end());
-      for (int32_t b = 0; b < more; ++b) ids.push_back(list.back() + 1 + b);
+      for (int32_t b = 0; b < more; ++b) ids.push_back(list.back() + 1 + 3 * b);
       longer.lists.offsets.push_back(static_cast<int64_t>(ids.size()));
     }
     attend_on_device(p, longer);

@@ -13,10 +13,13 @@ class KeyTiles {
 
  public:
   __device__ KeyTiles(const AttendParams& params, const Work& work)
-      : list_(params.picked == nullptr ? nullptr : params.picked + work.list), count_(work.blocks * kPieces) {
+      : list_(params.picked == nullptr ? nullptr : params.picked + work.list) {
+    int32_t blocks = work.blocks;
+    while (blocks > 0 && block(blocks - 1) * cfg.k_block >= work.keys) --blocks;  // that no query sees
+    count_ = blocks * kPieces;
     if (count_ == 0) return;
-    // Of the last block, tiles that no query sees are left out.
-    const int32_t unseen = (block(work.blocks - 1) + 1) * cfg.k_block - work.keys;
+    // Of the last one, tiles that none sees.
+    const int32_t unseen = (block(blocks - 1) + 1) * cfg.k_block - work.keys;
     count_ -= max(0, unseen) / kKeys;
   }
   __device__ int count() const { return count_; }
@@ -30,7 +33,7 @@ class KeyTiles {
   __device__ __forceinline__ int32_t block(int i) const { return list_ == nullptr ? i : list_[i]; }
 
   const int32_t* list_;
-  int32_t count_;
+  int32_t count_ = 0;
 };
 
 }  // namespace routerelay::cuda
