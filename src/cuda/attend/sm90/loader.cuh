@@ -62,11 +62,8 @@ class Loader {
   // Steps of the row.
   __device__ int cut_row() {
     const int keys = rows_.item().keys();
-    // Blocks that no query sees are none of the row's, whoever listed them.
-    int blocks = rows_.item().blocks(), unseen = 0;
-    while (unseen < blocks && rows_.block(unseen) * cfg.k_block >= keys) ++unseen;
-    if (unseen > 0) rows_.drop_last(unseen);
-    blocks -= unseen;
+    rows_.leave_out((keys + cfg.k_block - 1) / cfg.k_block);  // what no query sees
+    const int blocks = rows_.blocks();
     if (blocks == 0) return 0;
     if constexpr (C::kHalves == 1) {
       before_ = blocks % C::kPieces;  // an odd list has its gap in the first step
@@ -82,10 +79,10 @@ class Loader {
   __device__ __forceinline__ int32_t key(int step, int i) {
     if constexpr (C::kHalves == 1) {
       const int from_end = step * C::kPieces + i - before_;
-      return from_end < 0 || from_end >= rows_.item().blocks() ? kNoKey : rows_.block(from_end) * cfg.k_block;
+      return from_end < 0 || from_end >= rows_.blocks() ? kNoKey : rows_.block(from_end) * cfg.k_block;
     } else {
       const int half = step + before_, from_end = half / C::kHalves;
-      if (from_end >= rows_.item().blocks()) return kNoKey;
+      if (from_end >= rows_.blocks()) return kNoKey;
       return rows_.block(from_end) * cfg.k_block + (C::kHalves - 1 - half % C::kHalves) * C::kStepKeys;
     }
   }

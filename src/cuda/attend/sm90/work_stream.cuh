@@ -32,10 +32,6 @@ class Item {
   RR_FIELD(k_begin)
   RR_FIELD(sequence)
 #undef RR_FIELD
-  // By `n` blocks.
-  __device__ void shorten(int n, int lane) {
-    if (lane == offsetof(Work, blocks) / sizeof(int32_t)) word_ -= n;
-  }
 
  private:
   static constexpr int kWords = sizeof(Work) / sizeof(int32_t);
@@ -60,20 +56,30 @@ class WorkStream {
   }
   __device__ bool done() const { return now_.q_head() < 0; }
   __device__ const Item& item() const { return now_; }
-  // Block `from_end` (0 is the last) of the row, the same in every lane.
+  // Blocks of the row, without those that leave_out left out.
+  __device__ __forceinline__ int32_t blocks() const {
+    return now_.blocks() - left_out_;
+  }
+  // Block `from_end` (0 is the last) of the row, the same in every lane. Asked for in rising order, up to 32 at a time.
   __device__ __forceinline__ int32_t block(int from_end) {
     if (params_.picked == nullptr) return now_.blocks() - 1 - from_end;
-    if (from_end / 32 != window_) {
-      window_ = from_end / 32;
-      entry_ = entry_of(now_, window_ * 32);
+    if (from_end >= loaded_) {
+      entry_ = entry_of(now_, left_out_ + loaded_);
+      loaded_ += 32;
     }
-    return __shfl_sync(~0u, entry_, from_end % 32);
+    return __shfl_sync(~0u, entry_, from_end & 31);
   }
-  // The row ends before its last `n` blocks.
-  __device__ void drop_last(int n) {
-    now_.shorten(n, lane_);
-    window_ = 0;
-    entry_ = entry_of(now_, 0);
+  // The row has no block from `limit` on, whoever listed them; before any block() of it.
+  __device__ __forceinline__ void leave_out(int32_t limit) {
+    if (params_.picked == nullptr) return;
+    for (;;) {
+      const bool out = lane_ < blocks() && entry_ >= limit;
+      const int n_out = __popc(__ballot_sync(~0u, out));
+      if (n_out == 0) [[likely]]
+        return;
+      left_out_ += n_out;
+      entry_ = entry_of(now_, left_out_);
+    }
   }
   __device__ void progress() {
     if (stage_ == kTaken) {
@@ -88,7 +94,8 @@ class WorkStream {
     while (stage_ != kListAsked) progress();
     now_ = next_;
     entry_ = next_entry_;
-    window_ = 0;
+    loaded_ = 32;
+    left_out_ = 0;
     if (!done() && lane_ == 0) index_ = atomicAdd(&params_.counts->next, 1);
     stage_ = kTaken;
   }
@@ -111,8 +118,9 @@ class WorkStream {
   const AttendParams& params_;
   const int lane_, n_streams_;
   Item now_;
-  int32_t entry_ = 0;  // block window_ * 32 + lane from the end of now_'s list
-  int32_t window_ = 0;
+  int32_t entry_ = 0;  // block loaded_ - 32 + lane from the end of the row
+  int32_t loaded_ = 0;
+  int32_t left_out_ = 0;  // of now_'s list, at its end
   // Of the next row:
   Stage stage_;
   int index_ = 0;  // lane 0: as taken
