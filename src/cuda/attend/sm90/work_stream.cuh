@@ -57,9 +57,7 @@ class WorkStream {
   __device__ bool done() const { return now_.q_head() < 0; }
   __device__ const Item& item() const { return now_; }
   // Blocks of the row, without those that leave_out left out.
-  __device__ __forceinline__ int32_t blocks() const {
-    return now_.blocks() - left_out_;
-  }
+  __device__ __forceinline__ int32_t blocks() const { return now_.blocks() - left_out_; }
   // Block `from_end` (0 is the last) of the row, the same in every lane. Asked for in rising order, up to 32 at a time.
   __device__ __forceinline__ int32_t block(int from_end) {
     if (params_.picked == nullptr) return now_.blocks() - 1 - from_end;
