@@ -108,7 +108,7 @@ void add_bench(CLI::App& app, Job& job) {
       ->delimiter(',')
       ->check(legal(Options::from_preset));
   command->add_option("--set", b.sets, "layer: KEY=VALUE on top of the presets, as router.samples=8");
-  command->add_option("--case", b.cases, "cuda-attend: names; every case when not given")
+  command->add_option("--case", b.cases, "cuda-attend: names; all but the one of 1M keys when not given")
       ->delimiter(',')
       ->check(CLI::IsMember(cuda_case_names()));
   command->add_option("--q-heads", b.q_heads, "")->capture_default_str()->check(CLI::Range(1, 1024));

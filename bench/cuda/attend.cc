@@ -129,13 +129,13 @@ Result<std::vector<Record>> run(const BenchArgs& args) {
     return record.status();
   };
   RR_TRY(keep(device_record()));
-  const auto cases = bench::cuda_cases();
+  std::vector<CudaCase> cases;
+  for (const CudaCase& c : bench::cuda_cases())
+    if (args.cases.empty() ? !c.by_name_only : std::ranges::find(args.cases, c.name) != args.cases.end())
+      cases.push_back(c);
   double done = 0;
   for (const CudaCase& c : cases) {
-    if (!args.cases.empty() && std::ranges::find(args.cases, c.name) == args.cases.end()) continue;
-    if (args.progress)
-      args.progress(c.name,
-                    done++ / static_cast<double>(args.cases.empty() ? cases.size() : args.cases.size()));
+    if (args.progress) args.progress(c.name, done++ / static_cast<double>(cases.size()));
     RR_TRY(keep(measure(c, args.seconds)));
   }
   return records;

@@ -6,7 +6,7 @@ namespace {
 
 // Some end inside a page and inside a block.
 const std::vector<int64_t> kRagged = {1024, 3000, 5120, 9999, 16384, 24001, 40000, 65536};
-const std::vector<int64_t> k8K = {8192}, k128K = {131072}, kVideo = {109632};
+const std::vector<int64_t> k8K = {8192}, k128K = {131072}, k1M = {1048576}, kVideo = {109632};
 
 // clang-format off
 const CudaCase kCases[] = {
@@ -15,6 +15,7 @@ const CudaCase kCases[] = {
     {.name = "128x128-32k-25", .density = 0.25},
     {.name = "128x128-32k-full", .density = 1.0},
     {.name = "128x128-128k-5", .lengths = k128K, .density = 0.05},
+    {.name = "128x128-1m-5", .lengths = k1M, .density = 0.05, .by_name_only = true},
     {.name = "128x64-32k-10", .k_block = 64, .density = 0.10},
     {.name = "128x64-128k-10", .k_block = 64, .lengths = k128K, .density = 0.10},
     {.name = "64x64-32k-10", .q_block = 64, .k_block = 64, .density = 0.10},

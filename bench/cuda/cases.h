@@ -20,6 +20,7 @@ struct CudaCase {
   int longest = 1;     // the very last row picks so many times what the others pick
   int page = 0;        // tokens; 0: keys and values are contiguous
   bool causal = true;
+  bool by_name_only = false;  // takes tens of GB and seconds a call
 
   bool dense() const { return density == 0 && top == 0; }
 };

@@ -25,8 +25,10 @@ class Case:
     longest: int = 1  # the very last row picks so many times what the others pick
     page: int = 0  # tokens; 0: keys and values are contiguous
     causal: bool = True
+    by_name_only: bool = False  # takes tens of GB and seconds a call
     beside: str = ""  # the case that is measured in the same turns, to compare rates with
     bar_tflops: float = 0.0
+    bar_extra_gb: float = 0.0  # at most so much device memory beside q, k, v, out and lse: lists and workspace
     bars: tuple[tuple[str, float], ...] = ()  # (engine, least ratio of rates); "beside" stands for that case
 
     @property
@@ -84,6 +86,7 @@ TABLE = (
     Case("128x128-32k-25", density=0.25, bars=OVER_FA4),
     Case("128x128-32k-full", density=1.0, beside="dense-32k", bars=(*OVER_FA4, ("beside", 0.95))),
     Case("128x128-128k-5", density=0.05, lengths=(131072,), bar_tflops=600, bars=OVER_FA4),
+    Case("128x128-1m-5", density=0.05, lengths=(1048576,), by_name_only=True, bar_extra_gb=1.0),
     Case("128x64-32k-10", k_block=64, density=0.10, bar_tflops=500),
     Case("128x64-128k-10", k_block=64, density=0.10, lengths=(131072,), bar_tflops=500),
     Case("64x64-32k-10", 64, 64, density=0.10, bars=OVER_CUDNN),
@@ -104,10 +107,10 @@ BY_NAME = {case.name: case for case in TABLE}
 
 
 def select(names):
-    """The cases of these names in their order; of none: those that no other case brings along."""
+    """The cases of these names in their order; of none: all that no other case brings along and that are not large."""
     if not names:
         brought = {case.beside for case in TABLE if case.beside} - {"dense-32k"}
-        return [case for case in TABLE if case.name not in brought]
+        return [case for case in TABLE if case.name not in brought and not case.by_name_only]
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         raise ValueError(f"--case {unknown[0]} is unknown; legal: {', '.join(BY_NAME)}")

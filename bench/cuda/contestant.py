@@ -21,6 +21,7 @@ class Contestant:
     token_causal: bool = True  # cuts inside the diagonal blocks; else visits them whole
     out: torch.Tensor | None = None  # what `run` writes, where the caller gives it
     lse_log2: torch.Tensor | None = None  # [q_heads, tokens] f32, if it gives them
+    extra_bytes: int = 0  # of device memory beside q, k, v, out and lse: lists and workspace
     note: str = ""  # stands beside its number
 
     def run_poisoned(self, like):

@@ -69,7 +69,10 @@ class Engine:
             self._check(self.lib.rr_cuda_attend(_c.byref(args), workspace.data_ptr(), workspace.numel(), stream))
             return out
 
-        return Contestant(run, dense=case.is_dense, token_causal=case.causal, out=out, lse_log2=lse_log2)
+        route = problem.route
+        lists = [route.row_offsets, route.picked] if route is not None else []
+        return Contestant(run, dense=case.is_dense, token_causal=case.causal, out=out, lse_log2=lse_log2,
+                          extra_bytes=sum(x.nbytes for x in (workspace, *lists)))
 
     def _check(self, status):
         if status != 0:

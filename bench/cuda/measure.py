@@ -49,6 +49,10 @@ class Bench:
                 continue  # the same call as on the case itself
             try:
                 prepared = engine.prepare(problem)
+                free, _ = torch.cuda.mem_get_info()
+                prepared.run()  # the first one: what the driver takes for the kernel counts too
+                torch.cuda.synchronize()
+                prepared.extra_bytes += max(0, free - torch.cuda.mem_get_info()[0])
                 error = reference.check(problem, prepared)
                 if engine in self.ours:
                     reference.check_repeats(prepared)
@@ -71,7 +75,7 @@ class Bench:
                 readings.append(report.Reading(
                     engine.name, which, which.dense_flops if prepared.dense else problem.flops,
                     1.0 if prepared.dense else problem.density, dense=prepared.dense, ours=engine in self.ours,
-                    error=error, note=prepared.note))
+                    error=error, note=prepared.note, extra_bytes=prepared.extra_bytes))
         if entries and not self.args.check:
             timing.time_in_turns(entries, self.args.rounds, self.args.seconds)
         return [dataclasses.replace(reading, ms=tuple(timing.medians(entry.series)))

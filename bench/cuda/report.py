@@ -25,6 +25,7 @@ class Reading:
     ours: bool = False
     error: float = 0.0  # root mean square, on the sampled rows
     note: str = ""
+    extra_bytes: int = 0  # of device memory beside q, k, v, out and lse; only ours says so
 
     @property
     def mean_ms(self):
@@ -65,6 +66,9 @@ def verdicts(ours, found):
     out = []
     if ours.case.bar_tflops:
         out.append(("TFLOP/s", ours.case.bar_tflops, ours.tflops, ours.tflops >= ours.case.bar_tflops))
+    if ours.case.bar_extra_gb:
+        gb = ours.extra_bytes / 1e9
+        out.append(("extra GB", ours.case.bar_extra_gb, gb, gb < ours.case.bar_extra_gb))
     for name, least in ours.case.bars:
         got = found.get(name)
         out.append((ours.case.beside if name == "beside" else name, least, got, got is not None and got >= least))
@@ -76,7 +80,7 @@ def verdict_text(verdict):
     if got is None:
         return f"over {what} {wanted:g}: not run"
     digits = ".0f" if what == "TFLOP/s" else ".3f"
-    return f"{'' if what == 'TFLOP/s' else 'over '}{what} {got:{digits}}, bar {wanted:g}: {'met' if met else 'MISSED'}"
+    return f"{'' if what in ('TFLOP/s', 'extra GB') else 'over '}{what} {got:{digits}}, bar {wanted:g}: {'met' if met else 'MISSED'}"
 
 
 def rows_of(case, readings):
@@ -131,6 +135,8 @@ def records_of(case, readings):
         for run, ms in enumerate(r.ms):
             records.append(results.record("tflops", tflops(r.flops, ms), "TFLOP/s", run=run, ms=ms, **params))
         records.append(results.record("error", r.error, "", **params))
+        if r.ours:
+            records.append(results.record("extra_bytes", r.extra_bytes, "B", **params))
     for ours in (r for r in readings if r.ours and r.case is case and r.ms):
         for name, value in ratios(ours, readings).items():
             records.append(results.record("ratio", value, "x", engine=ours.engine, case=case.name, over=name))

@@ -27,7 +27,7 @@ struct BenchArgs {
   std::vector<double> densities;     // empty: the workload's own list
   std::vector<std::string> presets;  // layer: empty: balanced
   std::vector<std::string> sets;     // layer: key=value, over every preset
-  std::vector<std::string> cases;    // cuda-attend: of cuda_cases(); empty: all
+  std::vector<std::string> cases;    // cuda-attend: of cuda_cases(); empty: all but the largest
   int q_heads = 4;
   int kv_heads = 2;
   int threads = 0;     // 0: all cores

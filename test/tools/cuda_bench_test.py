@@ -59,7 +59,7 @@ class Cases(unittest.TestCase):
             fields |= {name: value.capitalize() for name, value in fields.items() if value in ("true", "false")}
             found.append(cases.Case(**{name: ast.literal_eval(words.get(value, value))
                                        for name, value in fields.items()}))
-        wanted = [dataclasses.replace(case, beside="", bars=(), bar_tflops=0.0) for case in cases.TABLE]
+        wanted = [dataclasses.replace(case, beside="", bars=(), bar_tflops=0.0, bar_extra_gb=0.0) for case in cases.TABLE]
         self.assertEqual(found, wanted)
 
     def test_by_default_a_case_that_another_brings_along_is_not_run_twice(self):
@@ -67,6 +67,8 @@ class Cases(unittest.TestCase):
         for brought in ("even-rows-32k", "ragged"):
             self.assertNotIn(brought, names)
         self.assertIn("dense-32k", names)
+        self.assertNotIn("128x128-1m-5", names)
+        self.assertEqual(cases.select(["128x128-1m-5"]), [cases.BY_NAME["128x128-1m-5"]])
         self.assertEqual(cases.select(["ragged"]), [cases.BY_NAME["ragged"]])
 
     def test_visited_blocks_count_whole_and_dense_counts_what_it_sees(self):
@@ -105,6 +107,12 @@ class Report(unittest.TestCase):
         texts = [report.verdict_text(v) for v in report.verdicts(ours, {"fa4": 1.2, "beside": 0.8})]
         self.assertEqual(texts, ["TFLOP/s 1, bar 2: MISSED", "over fa4 1.200, bar 1: met", "over fa3 0.95: not run",
                                  "over even 0.800, bar 0.85: MISSED"])
+
+    def test_memory_is_judged_in_gigabytes(self):
+        case = dataclasses.replace(SMALL, bar_extra_gb=1.0)
+        texts = [report.verdict_text(*report.verdicts(reading("routerelay", (1.0,), case=case, extra_bytes=n), {}))
+                 for n in (230_000_000, 1_000_000_000)]
+        self.assertEqual(texts, ["extra GB 0.230, bar 1: met", "extra GB 1.000, bar 1: MISSED"])
 
     def test_the_table_is_of_this_case_first_and_says_what_is_dense(self):
         beside = dataclasses.replace(SMALL, name="beside")
