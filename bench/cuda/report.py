@@ -25,7 +25,7 @@ class Reading:
     ours: bool = False
     error: float = 0.0  # root mean square, on the sampled rows
     note: str = ""
-    extra_bytes: int = 0  # of device memory beside q, k, v, out and lse; only ours says so
+    extra_bytes: int = 0  # of device memory beside q, k, v, out, lse; ours only
 
     @property
     def mean_ms(self):

@@ -50,6 +50,7 @@ Status divides(const char* what, int value, int block) {
 Status check_router(const Options& o) {
   RR_TRY(known("router.kind", o.router.kind, kRouters));
   RR_TRY(in_range("router.samples", o.router.samples, 1, o.q_block));
+  RR_TRY(in_range("router.candidate_samples", o.router.candidate_samples, 0, o.q_block));
   RR_TRY(divides("router.sub_q", o.router.sub_q, o.q_block));
   RR_TRY(divides("router.sub_k", o.router.sub_k, o.k_block));
   RR_TRY(divides("router.stride", o.router.stride, std::min(o.q_block, o.k_block)));

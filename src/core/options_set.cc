@@ -69,6 +69,7 @@ const Key kKeys[] = {
     RR_KEY("dense", dense, false),
     RR_NAMED("router", router.kind, router_from),
     RR_KEY("router.samples", router.samples, true),
+    RR_KEY("router.candidate_samples", router.candidate_samples, true),
     RR_KEY("router.sub_q", router.sub_q, true),
     RR_KEY("router.sub_k", router.sub_k, true),
     RR_KEY("router.stride", router.stride, true),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -145,10 +146,14 @@ class MatrixScorer : public RowScorer {
     for (float& v : values_) v += static_cast<float>(size * random.normal());
   }
   void score(int, int64_t row, int, std::span<const ScoreRequest> requests) override {
-    for (const ScoreRequest& r : requests)
+    for (const ScoreRequest& r : requests) {
       for (size_t i = 0; i < r.ids.size(); ++i) r.score[i] = at(row, r.ids[i]);
+      ++(r.candidates ? candidates : whole);
+      EXPECT_FALSE(r.candidates && static_cast<int64_t>(r.ids.size()) == blocks_);
+    }
   }
   float& at(int64_t row, int64_t block) { return values_[static_cast<size_t>(row * blocks_ + block)]; }
+  std::atomic<int64_t> candidates = 0, whole = 0;  // requests
 
  private:
   int64_t blocks_;
@@ -311,6 +316,22 @@ TEST(Relay, ScreenFindsWhatTheLedgerNeverSaw) {
   EXPECT_THAT(std::vector<int32_t>({unseen}), IsSubsetOf(l.ledger.route[2]));
   EXPECT_EQ(r.screened_blocks, Layers::kRows * Layers::kBlocks);
   EXPECT_LT(r.scored_blocks, Layers::kRows * Layers::kBlocks / 2);
+}
+
+// Of a repaired row that pays in full, the second scoring is one of all blocks.
+TEST(Relay, ScorersAreToldWhatCandidatesAre) {
+  for (const Relay mode : {Relay::kScreen, Relay::kRepair}) {
+    Layers l;
+    l.options.relay.mode = mode;
+    l.options.relay.max_swaps = 0;
+    l.run();
+    EXPECT_EQ(l.scorer.candidates, 0);
+    EXPECT_EQ(l.scorer.whole, Layers::kRows);
+    l.scorer.at(3, l.ledger.near[3][0]) += 100;
+    l.run();
+    EXPECT_EQ(l.scorer.candidates, Layers::kRows);
+    EXPECT_EQ(l.scorer.whole, mode == Relay::kScreen ? 2 * Layers::kRows : Layers::kRows + 1);
+  }
 }
 
 TEST(Relay, ShortRowsAreScoredInFull) {

@@ -45,9 +45,9 @@ class PairRouteTest : public RouteTest {};
 
 // Each requests' blocks: all of them, or the ones that `asked(head, block)` names.
 template <class Asked>
-void expect_scores(const Problem& p, const Options& o, Isa isa, const Asked& asked) {
+void expect_scores(const Problem& p, const Options& o, Isa isa, const Asked& asked, bool candidates = false) {
   RouteCase c(p, o);
-  support::ScoreTable want(c, asked), got(c, asked);
+  support::ScoreTable want(c, asked, candidates), got(c, asked, candidates);
   reference::Scorer reference(p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale);
   want.fill(reference, isa, 1);
   const auto scorer = cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa);
@@ -106,6 +106,18 @@ TEST_P(RouteTest, OtherSizesOfTheRouter) {
     o.router.sub_q = o.router.sub_k = o.router.stride = size;
     if (size > 1) expect_scores(p, o, isa(), kAll);
     expect_scores(p, o, isa(), kSome);
+  }
+}
+
+// More of them than a pass over all blocks would hold, and fewer; rows that end early draw some twice.
+TEST_P(RouteTest, CandidatesHaveSamplesOfTheirOwn) {
+  const Problem p({.q_tokens = 230, .k_tokens = 1300, .q_heads = 14, .kv_heads = 2});
+  for (const int samples : {1, 16, 64}) {
+    SCOPED_TRACE(samples);
+    Options o = options();
+    o.router.candidate_samples = samples;
+    expect_scores(p, o, isa(), kAll, true);
+    expect_scores(p, o, isa(), kSome, true);
   }
 }
 

@@ -31,11 +31,13 @@ struct Scored {
     EXPECT_TRUE(status.ok()) << status.message();
   }
   std::vector<float> score(const RouterOptions& options, int64_t row, int q_head,
-                           const std::vector<int32_t>& ids, std::vector<float>* rescue = nullptr) {
+                           const std::vector<int32_t>& ids, std::vector<float>* rescue = nullptr,
+                           bool candidates = false) {
     std::vector<float> score(ids.size(), std::numeric_limits<float>::quiet_NaN());
     if (rescue != nullptr) rescue->assign(ids.size(), std::numeric_limits<float>::quiet_NaN());
     const int kv_head = q_head / static_cast<int>(p.q.view.heads / p.k.view.heads);
-    const ScoreRequest request{q_head, ids, score.data(), rescue != nullptr ? rescue->data() : nullptr};
+    const ScoreRequest request{q_head, ids, score.data(), rescue != nullptr ? rescue->data() : nullptr,
+                               candidates};
     reference::Scorer(p.q.view, p.k.view, p.rows, summary, options, p.scale)
         .score(0, row, kv_head, {&request, 1});
     return score;

@@ -109,7 +109,7 @@ class RouteRows {
         break;
       case Kind::kCandidates: {
         const auto ids = args_.proposal.candidates[list];
-        s.add(row, unit).ids.assign(ids.begin(), ids.end());
+        s.add(row, unit, true).ids.assign(ids.begin(), ids.end());
         break;
       }
     }

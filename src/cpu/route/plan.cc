@@ -20,6 +20,7 @@ constexpr int kMaxQueries = 128;  // of a row
 
 RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   RouterPlan p;
+  int most = 0;  // vectors that candidates of a row may have
   switch (a.router.kind) {
     case Router::kSub:
       // The summary's own group size: screen's cheap router takes what is there.
@@ -32,6 +33,7 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
       break;
     default:
       p.vectors_per_row = a.router.samples;
+      most = std::max(most, a.router.candidate_samples);
   }
   const int D = static_cast<int>(a.head_dim);
   PanelShape& shape = p.shape;
@@ -45,7 +47,10 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   const int vectors = a.group * p.vectors_per_row;
   p.rows_at_once =
       std::clamp((kernel.row_step > 1 ? kVectorsPerAmxPass : kVectorsPerPass) / vectors, 1, kMaxRowsAtOnce);
-  p.max_vectors = std::max(p.vectors_per_row, std::min(vectors * p.rows_at_once, kMaxVectors));
+  p.max_vectors = std::min(vectors * p.rows_at_once, kMaxVectors);
+  // Candidates' rows come together as all blocks' do, and run as soon as their vectors are full.
+  p.vectors_per_row = std::max(p.vectors_per_row, most);
+  p.max_vectors = std::max({p.vectors_per_row, p.max_vectors, std::min(a.group * most, kMaxVectors)});
   // Every sequence begins a slot. A vector's sums follow its shift slot by slot: cut elsewhere, a score would have
   // other bits, and batch mates must not change any.
   for (const BlockRun& run : a.rows.runs) {

@@ -33,7 +33,7 @@ class SoftmaxScorer final : public RowScorer {
 
   // softmax_vectors.cc: vectors, limits and patches of one row and head, behind those of `job`.
   void add_request(const Row& row, int kv_head, const ScoreRequest& request, Job& job) const;
-  void add_sampled(const Row& row, int q_head, Job& job) const;
+  void add_sampled(const Row& row, int q_head, int samples, Job& job) const;
   void add_groups(const Row& row, int q_head, Job& job) const;
   void add_antidiagonals(const Row& row, int kv_head, int q_head, SoftmaxRequest& request, Job& job) const;
   float patched_score(const Row& row, int kv_head, int q_head, int32_t group) const;

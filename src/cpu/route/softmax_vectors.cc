@@ -23,7 +23,7 @@ void SoftmaxScorer::add_request(const Row& row, int kv_head, const ScoreRequest&
       add_antidiagonals(row, kv_head, request.q_head, r, job);
       break;
     default:
-      add_sampled(row, request.q_head, job);
+      add_sampled(row, request.q_head, a_.router.samples_of(request.candidates), job);
   }
   r.n_vectors = job.n_vectors - r.first_vector;
   job.requests.push_back(r);
@@ -36,9 +36,9 @@ void SoftmaxScorer::add_vector(const Row& row, int32_t last_query, Job& job) con
                             ceil_div(row.keys_of(last_query), plan_.keys_per_column);
 }
 
-void SoftmaxScorer::add_sampled(const Row& row, int q_head, Job& job) const {
+void SoftmaxScorer::add_sampled(const Row& row, int q_head, int samples, Job& job) const {
   const float factor = a_.scale * std::numbers::log2e_v<float>;
-  const int samples = a_.router.samples, D = static_cast<int>(a_.q.head_dim);
+  const int D = static_cast<int>(a_.q.head_dim);
   // Evenly spaced in a whole row: one stride packs them all.
   const bool even = row.q_count % samples == 0;
   const int32_t step = row.q_count / samples;
