@@ -80,7 +80,8 @@ def verdict_text(verdict):
     if got is None:
         return f"over {what} {wanted:g}: not run"
     digits = ".0f" if what == "TFLOP/s" else ".3f"
-    return f"{'' if what in ('TFLOP/s', 'extra GB') else 'over '}{what} {got:{digits}}, bar {wanted:g}: {'met' if met else 'MISSED'}"
+    over = "" if what in ("TFLOP/s", "extra GB") else "over "
+    return f"{over}{what} {got:{digits}}, bar {wanted:g}: {'met' if met else 'MISSED'}"
 
 
 def rows_of(case, readings):

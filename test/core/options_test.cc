@@ -74,7 +74,8 @@ TEST(Options, CheckNamesFieldValueAndWhatIsLegal) {
   refuses([](Options& o) { o.q_block = 32; }, "q_block is 32; legal: 64, 128");
   refuses([](Options& o) { o.k_block = 0; }, "k_block is 0; legal: 64, 128");
   refuses([](Options& o) { o.router.samples = 0; }, "router.samples is 0; legal: 1 to 64");
-  refuses([](Options& o) { o.router.candidate_samples = 65; }, "router.candidate_samples is 65; legal: 0 to 64");
+  refuses([](Options& o) { o.router.candidate_samples = 65; },
+          "router.candidate_samples is 65; legal: 0 to 64");
   refuses([](Options& o) { o.router.sub_k = 24; }, "router.sub_k is 24; must divide the block of 64");
   refuses([](Options& o) { o.router.stride = 64; }, "router.stride is 64; legal: 1 to 32");
   refuses([](Options& o) { o.router.kind = static_cast<Router>(9); },

@@ -20,6 +20,7 @@ namespace routerelay {
 namespace {
 
 using support::TestExec;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::IsSubsetOf;
 
@@ -148,12 +149,16 @@ class MatrixScorer : public RowScorer {
   void score(int, int64_t row, int, std::span<const ScoreRequest> requests) override {
     for (const ScoreRequest& r : requests) {
       for (size_t i = 0; i < r.ids.size(); ++i) r.score[i] = at(row, r.ids[i]);
-      ++(r.candidates ? candidates : whole);
-      EXPECT_FALSE(r.candidates && static_cast<int64_t>(r.ids.size()) == blocks_);
+      most_samples = std::max(most_samples.load(), r.samples);
+      if (r.samples > 0) {
+        EXPECT_LE(r.samples * static_cast<int64_t>(r.ids.size()), 4 * blocks_);
+      }
+      ++(r.samples > 0 ? candidates : whole);
     }
   }
   float& at(int64_t row, int64_t block) { return values_[static_cast<size_t>(row * blocks_ + block)]; }
   std::atomic<int64_t> candidates = 0, whole = 0;  // requests
+  std::atomic<int> most_samples = 0;
 
  private:
   int64_t blocks_;
@@ -319,11 +324,12 @@ TEST(Relay, ScreenFindsWhatTheLedgerNeverSaw) {
 }
 
 // Of a repaired row that pays in full, the second scoring is one of all blocks.
-TEST(Relay, ScorersAreToldWhatCandidatesAre) {
+TEST(Relay, MoreQueriesSpeakForFewerBlocks) {
   for (const Relay mode : {Relay::kScreen, Relay::kRepair}) {
     Layers l;
     l.options.relay.mode = mode;
     l.options.relay.max_swaps = 0;
+    l.options.router.candidate_samples = 16;
     l.run();
     EXPECT_EQ(l.scorer.candidates, 0);
     EXPECT_EQ(l.scorer.whole, Layers::kRows);
@@ -331,6 +337,11 @@ TEST(Relay, ScorersAreToldWhatCandidatesAre) {
     l.run();
     EXPECT_EQ(l.scorer.candidates, Layers::kRows);
     EXPECT_EQ(l.scorer.whole, mode == Relay::kScreen ? 2 * Layers::kRows : Layers::kRows + 1);
+    EXPECT_THAT(l.scorer.most_samples.load(), AnyOf(8, 16));  // of 96 blocks a quarter or two are left
+    l.options.router.candidate_samples = 0;
+    l.scorer.most_samples = 0;
+    l.run();
+    EXPECT_EQ(l.scorer.most_samples, 4);
   }
 }
 

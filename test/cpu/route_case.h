@@ -75,10 +75,10 @@ struct RouteCase {
 // Scores of chosen blocks for every (query head, row).
 class ScoreTable {
  public:
-  // asked(q_head, block). The blocks of every second head may be asked for as what relay left.
+  // asked(q_head, block). Every second head may want samples of its own.
   template <class Asked>
-  ScoreTable(const RouteCase& c, const Asked& asked, bool candidates = false)
-      : c_(c), candidates_(candidates), lists_(static_cast<size_t>(c.p.n_lists())) {
+  ScoreTable(const RouteCase& c, const Asked& asked, int samples = 0)
+      : c_(c), samples_(samples), lists_(static_cast<size_t>(c.p.n_lists())) {
     for (int64_t i = 0; i < c.p.n_lists(); ++i) {
       List& list = lists_[static_cast<size_t>(i)];
       const int head = static_cast<int>(i / c.p.rows.size());
@@ -161,13 +161,13 @@ class ScoreTable {
     for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
       List& list = lists_[static_cast<size_t>(h * c_.p.rows.size() + row)];
       out.push_back({h, list.ids, list.score.data(), rescues() ? list.rescue.data() : nullptr,
-                     candidates_ && h % 2 == 1});
+                     h % 2 == 1 ? samples_ : 0});
     }
     return out;
   }
 
   const RouteCase& c_;
-  bool candidates_;
+  int samples_;
   std::vector<List> lists_;
 };
 

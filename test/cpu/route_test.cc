@@ -45,9 +45,9 @@ class PairRouteTest : public RouteTest {};
 
 // Each requests' blocks: all of them, or the ones that `asked(head, block)` names.
 template <class Asked>
-void expect_scores(const Problem& p, const Options& o, Isa isa, const Asked& asked, bool candidates = false) {
+void expect_scores(const Problem& p, const Options& o, Isa isa, const Asked& asked, int samples = 0) {
   RouteCase c(p, o);
-  support::ScoreTable want(c, asked, candidates), got(c, asked, candidates);
+  support::ScoreTable want(c, asked, samples), got(c, asked, samples);
   reference::Scorer reference(p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale);
   want.fill(reference, isa, 1);
   const auto scorer = cpu::make_scorer({p.q.view, p.k.view, p.rows, c.summary, o.router, p.scale}, isa);
@@ -110,14 +110,14 @@ TEST_P(RouteTest, OtherSizesOfTheRouter) {
 }
 
 // More of them than a pass over all blocks would hold, and fewer; rows that end early draw some twice.
-TEST_P(RouteTest, CandidatesHaveSamplesOfTheirOwn) {
+TEST_P(RouteTest, ARequestMayNameItsOwnSamples) {
   const Problem p({.q_tokens = 230, .k_tokens = 1300, .q_heads = 14, .kv_heads = 2});
   for (const int samples : {1, 16, 64}) {
     SCOPED_TRACE(samples);
     Options o = options();
-    o.router.candidate_samples = samples;
-    expect_scores(p, o, isa(), kAll, true);
-    expect_scores(p, o, isa(), kSome, true);
+    o.router.candidate_samples = 64;
+    expect_scores(p, o, isa(), kAll, samples);
+    expect_scores(p, o, isa(), kSome, samples);
   }
 }
 

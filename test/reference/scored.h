@@ -32,12 +32,12 @@ struct Scored {
   }
   std::vector<float> score(const RouterOptions& options, int64_t row, int q_head,
                            const std::vector<int32_t>& ids, std::vector<float>* rescue = nullptr,
-                           bool candidates = false) {
+                           int samples = 0) {
     std::vector<float> score(ids.size(), std::numeric_limits<float>::quiet_NaN());
     if (rescue != nullptr) rescue->assign(ids.size(), std::numeric_limits<float>::quiet_NaN());
     const int kv_head = q_head / static_cast<int>(p.q.view.heads / p.k.view.heads);
     const ScoreRequest request{q_head, ids, score.data(), rescue != nullptr ? rescue->data() : nullptr,
-                               candidates};
+                               samples};
     reference::Scorer(p.q.view, p.k.view, p.rows, summary, options, p.scale)
         .score(0, row, kv_head, {&request, 1});
     return score;

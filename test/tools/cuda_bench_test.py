@@ -59,7 +59,8 @@ class Cases(unittest.TestCase):
             fields |= {name: value.capitalize() for name, value in fields.items() if value in ("true", "false")}
             found.append(cases.Case(**{name: ast.literal_eval(words.get(value, value))
                                        for name, value in fields.items()}))
-        wanted = [dataclasses.replace(case, beside="", bars=(), bar_tflops=0.0, bar_extra_gb=0.0) for case in cases.TABLE]
+        bars = {"beside": "", "bars": (), "bar_tflops": 0.0, "bar_extra_gb": 0.0}
+        wanted = [dataclasses.replace(case, **bars) for case in cases.TABLE]
         self.assertEqual(found, wanted)
 
     def test_by_default_a_case_that_another_brings_along_is_not_run_twice(self):

@@ -109,10 +109,22 @@ class RouteRows {
         break;
       case Kind::kCandidates: {
         const auto ids = args_.proposal.candidates[list];
-        s.add(row, unit, true).ids.assign(ids.begin(), ids.end());
+        UnitScores& u = s.add(row, unit);
+        u.ids.assign(ids.begin(), ids.end());
+        u.samples = candidate_samples(row, ids.size());
         break;
       }
     }
+  }
+
+  // More queries speak for fewer blocks: twice as many as often as all products stay within those of the whole row.
+  int candidate_samples(int64_t row, size_t n_ids) const {
+    const RouterOptions& router = args_.options.router;
+    const auto whole = static_cast<size_t>(router.samples) * static_cast<size_t>(row_of(row).visible_blocks);
+    int samples = router.samples;
+    while (samples * 2 <= router.candidate_samples && static_cast<size_t>(samples) * 2 * n_ids <= whole)
+      samples *= 2;
+    return samples;
   }
 
   void score(RowScorer& costly, int thread, int kv_head, PolicyScratch& s) {

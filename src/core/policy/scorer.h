@@ -19,7 +19,7 @@ struct ScoreRequest {
   std::span<const int32_t> ids;
   float* score = nullptr;   // [ids.size()] f32, written
   float* rescue = nullptr;  // [ids.size()] f32, ball only: the second score; may be null
-  bool candidates = false;  // what relay left of the blocks: RouterOptions::candidate_samples
+  int samples = 0;          // sampled: query tokens of the row; 0 = RouterOptions::samples
 };
 
 // centroid, box, ball: raw scores in natural-log units; the score of a pair depends on that pair alone, bit

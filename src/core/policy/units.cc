@@ -20,7 +20,7 @@ void score_units(RowScorer& scorer, int thread, int kv_head, const Units& units,
     UnitScores& u = scratch.units[i];
     for (int h = 0; h < units.heads_per_unit; ++h) {
       ScoreRequest r{units.first_head(kv_head, u.unit) + h, u.ids, u.score.data(),
-                     rescues ? u.rescue.data() : nullptr, u.candidates};
+                     rescues ? u.rescue.data() : nullptr, u.samples};
       if (h > 0) {
         r.score = next;
         next += u.ids.size();

@@ -38,7 +38,7 @@ struct Units {
 struct UnitScores {
   int64_t row = 0;
   int unit = 0;
-  bool candidates = false;  // `ids` are what relay left, not all
+  int samples = 0;  // of ScoreRequest
   std::vector<int32_t> ids;
   std::vector<float> score;
   std::vector<float> rescue;  // empty unless the router is ball
@@ -64,12 +64,12 @@ struct PolicyScratch {
   std::vector<uint8_t> marks;  // relay: by block of the row
   std::vector<Again> again;
 
-  UnitScores& add(int64_t row, int unit, bool candidates = false) {
+  UnitScores& add(int64_t row, int unit) {
     if (n_units == units.size()) units.emplace_back();
     UnitScores& u = units[n_units++];
     u.row = row;
     u.unit = unit;
-    u.candidates = candidates;
+    u.samples = 0;
     u.ids.clear();
     return u;
   }

@@ -20,7 +20,7 @@ constexpr int kMaxQueries = 128;  // of a row
 
 RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   RouterPlan p;
-  int most = 0;  // vectors that candidates of a row may have
+  int most = 0;  // vectors that the candidates of a row may have
   switch (a.router.kind) {
     case Router::kSub:
       // The summary's own group size: screen's cheap router takes what is there.

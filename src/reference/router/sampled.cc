@@ -11,7 +11,8 @@
 namespace routerelay::reference {
 
 void score_sampled(const RouterInput& in) {
-  const int64_t dim = in.q.head_dim, samples = in.options.samples_of(in.request.candidates);
+  const int64_t dim = in.q.head_dim,
+                samples = in.request.samples > 0 ? in.request.samples : in.options.samples;
   BlockSoftmax softmax(in.request.ids.size());
   int64_t previous = -1;
   for (int64_t i = 0; i < samples; ++i) {
