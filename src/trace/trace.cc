@@ -132,14 +132,14 @@ struct Trace::Impl {
 Status Trace::Impl::open(const std::string& path) {
   RR_TRY(file.map(path));
   if (file.bytes() < kLengthField)
-    return invalid(
-        fmt::format("{} bytes; a safetensors file begins with 8 for its header's length", file.bytes()));
+    return invalid(fmt::format(
+        "is no trace: {} bytes; a safetensors file begins with 8 for its header's length", file.bytes()));
   uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof length);
   const int64_t rest = file.bytes() - kLengthField;
   if (length > static_cast<uint64_t>(kMaxHeaderBytes))
     return invalid(
-        fmt::format("the header's length is {}; legal: up to {}; is it a trace?", length, kMaxHeaderBytes));
+        fmt::format("is no trace: its header's length is {}; legal: up to {}", length, kMaxHeaderBytes));
   const auto header_bytes = static_cast<int64_t>(length);
   if (header_bytes > rest)
     return invalid(

@@ -57,9 +57,10 @@ TEST_F(TraceHostile, TheValidFileOpens) {
 
 TEST_F(TraceHostile, Files) {
   EXPECT_EQ(open(""), "the file is empty");
-  EXPECT_EQ(open("1234567"), "7 bytes; a safetensors file begins with 8 for its header's length");
+  EXPECT_EQ(open("1234567"),
+            "is no trace: 7 bytes; a safetensors file begins with 8 for its header's length");
   EXPECT_EQ(open(std::string(8, '\xff')),
-            "the header's length is 18446744073709551615; legal: up to 8388608; is it a trace?");
+            "is no trace: its header's length is 18446744073709551615; legal: up to 8388608");
   EXPECT_EQ(open(support::safetensors("{}", 0).substr(0, 9)),
             "the header takes 2 bytes, 1 follow; was it cut short?");
   const auto folder_itself = Trace::open("/tmp");
