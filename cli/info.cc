@@ -80,7 +80,7 @@ Result<Answer> info(Shell& shell) {
       "threads    {} ({})\n"
       "memory     {}\n\n",
       RR_VERSION, cpu_name(), engine->backend(), why("ROUTERELAY_BACKEND", set.backend, "the default"), isas,
-      a.isa, why("ROUTERELAY_ISA", set.isa, "the best of them"), a.threads,
+      a.isa, why("ROUTERELAY_ISA", set.isa, why_best_isa()), a.threads,
       set.threads > 0 ? fmt::format("ROUTERELAY_THREADS={}", set.threads) : "all cores",
       bytes_text(memory_bytes()));
   Table table({"preset", "router", "selection", "relay", "dense layers", "dense below"});

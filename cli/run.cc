@@ -68,8 +68,10 @@ Answer answer_of(const RunArgs& args, const Options& options, const ReplayedTrac
   if (routed.layers > 0) table.add(cells("routed", fmt::format("{} layers", routed.layers), routed));
   table.add(cells("all", fmt::format("{} layers", all.layers), all));
   a.text = fmt::format(
-      "{}\npreset {} on {} ({}, {} threads){}\n\n{}\n{}of layer density, dense rows too\n"
-      "summ.    summarize; it, relay, route and attend in ms\n\n"
+      "{}\npreset {} on {} ({}, {} threads){}\n\n{}\n"
+      "kind     dense, first (its rows are scored in full) or relayed (after the layer before it)\n"
+      "{}of layer density, dense rows too\n"
+      "layer ms summ. (summarize), relay, route and attend, in ms too, and what lies between them\n\n"
       "summaries {} of 16-bit K and V, workspace {}\n",
       describe(args.trace.path, trace), options.preset, engine.backend(), a.isa, a.threads,
       chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", table.text(style), kLegend,

@@ -17,7 +17,9 @@ inline constexpr const char* kLegend =
     "density  blocks that routed rows visit, of those they see\n"
     "mass     attention that the visited blocks hold, of all; on audited rows\n"
     "ids      visited blocks, of those that routing without relay picks; on audited rows\n"
-    "scored   pairs of row and block that the router scored, of those that routed rows see\n";
+    "scored   pairs of row and block that the router scored, of those that routed rows see\n"
+    "speedup  dense attention's time over the layer's\n"
+    "err      distance from the dense output over its length: rms of all, max of one query and head\n";
 
 // The least speedup that a balanced layer of this density should reach: a tenth off a layer whose attention costs its
 // share of the blocks at 85 % of dense efficiency and whose routing costs 6 % of dense (issue 3).

@@ -89,6 +89,12 @@ Isa best_isa() {
   return widest == Isa::kAvx512Bf16 && made_by_intel() ? Isa::kAvx512 : widest;
 }
 
+const char* why_best_isa() {
+  return best_isa() == available_isas().back()
+             ? "the best of them"
+             : "faster than avx512bf16, which Intel's cores run at half the rate";
+}
+
 bool isa_available(Isa isa) {
   const auto& all = available_isas();
   return std::find(all.begin(), all.end(), isa) != all.end();

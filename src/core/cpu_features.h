@@ -7,6 +7,7 @@
 namespace routerelay {
 
 Isa best_isa();
+const char* why_best_isa();  // in a few words, for people
 bool isa_available(Isa isa);
 
 }  // namespace routerelay

@@ -74,6 +74,9 @@ TEST_F(CliTrace, RunPrintsATable) {
   EXPECT_EQ(o.err, "");
   EXPECT_THAT(o.out, HasSubstr("structured, layers 4, q [4096, 2, 64] from position 0, k [4096, 1, 64] f16"));
   EXPECT_THAT(o.out, HasSubstr("routed  2 layers"));
+  for (const char* column :
+       {"kind", "density", "of layer", "mass", "ids", "scored", "speedup", "layer ms", "err"})
+    EXPECT_THAT(o.out, HasSubstr(std::string("\n") + column + " ")) << "in the legend";
   EXPECT_THAT(o.out, ::testing::Not(HasSubstr("nan")));
 }
 

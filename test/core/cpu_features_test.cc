@@ -32,6 +32,7 @@ TEST(Isa, ScalarIsAlwaysThereAndTheBestIsAvailable) {
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front(), Isa::kScalar);
   EXPECT_TRUE(isa_available(best_isa()));
+  EXPECT_EQ(best_isa() == all.back(), std::string(why_best_isa()) == "the best of them");
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
   for (Isa isa : all) EXPECT_TRUE(isa_available(isa));
 }
