@@ -122,7 +122,7 @@ void add_bench(CLI::App& app, Job& job) {
       throw CLI::ValidationError("--kv-heads", fmt::format("{} does not divide --q-heads {}",
                                                            args->bench.kv_heads, args->bench.q_heads));
     if (args->what == "layer" && args->bench.presets.empty())
-      args->bench.presets = {or_usage(Options::from_preset(default_preset())).preset};
+      args->bench.presets = {or_usage(options_of(default_preset(), {})).preset};
     job = [args](Shell& shell) { return bench(args->what, args->bench, shell); };
   });
 }

@@ -29,7 +29,10 @@ Status set_option(Options& options, const std::string& pair) {
 
 Result<Options> options_of(const std::string& preset, const std::vector<std::string>& sets) {
   Result<Options> options = Options::from_preset(preset);
-  if (!options.ok()) return options;
+  // --preset was checked when it was parsed; the variable may hold what only a plug-in has.
+  if (!options.ok())
+    return Status(options.status().code(),
+                  "environment: ROUTERELAY_PRESET, which --preset overrides: " + options.status().message());
   for (const std::string& pair : sets) RR_TRY(set_option(options.value(), pair));
   RR_TRY(options->check());
   return options;

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 14> kNames = {
 
 constexpr std::array<std::string_view, 2> kBackends = {"cpu", "reference"};
 constexpr std::array<std::string_view, 5> kIsas = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
-constexpr std::array<std::string_view, 5> kPresets = {"exact", "careful", "balanced", "fast", "off"};
+constexpr std::array<std::string_view, 4> kPresets = {"exact", "careful", "balanced", "fast"};
 constexpr std::array<std::string_view, 2> kSwitch = {"0", "1"};
 constexpr int64_t kMaxCount = int64_t{1} << 32;  // tokens, as in check_layer
 constexpr int64_t kMaxThreads = 4096;
@@ -72,11 +72,15 @@ class Reader {
     }
     return {};
   }
-  void word(const char* name, std::span<const std::string_view> legal, std::string& out) {
+  // `in_plugins`: one more word, which means something to a plug-in only.
+  void word(const char* name, std::span<const std::string_view> legal, std::string& out,
+            std::string_view in_plugins = "") {
     const std::string value = text(name);
     if (value.empty()) return;
-    if (std::find(legal.begin(), legal.end(), value) == legal.end())
-      return fail(illegal(name, value, fmt::format("{}", fmt::join(legal, ", "))));
+    if (std::find(legal.begin(), legal.end(), value) == legal.end() && value != in_plugins)
+      return fail(illegal(name, value,
+                          fmt::format("{}{}{}", fmt::join(legal, ", "),
+                                      in_plugins.empty() ? "" : "; in a plug-in also ", in_plugins)));
     out = value;
   }
   void count(const char* name, int64_t low, int64_t high, const std::function<void(int64_t)>& set) {
@@ -115,7 +119,7 @@ Result<Env> read_env(const char* const* environment) {
   std::string allow = "0";
   r.word("ROUTERELAY_BACKEND", kBackends, e.backend);
   r.word("ROUTERELAY_ISA", kIsas, e.isa);
-  r.word("ROUTERELAY_PRESET", kPresets, e.preset);
+  r.word("ROUTERELAY_PRESET", kPresets, e.preset, "off");
   r.count("ROUTERELAY_MIN_ROWS", 1, kMaxCount, [&](int64_t n) { e.min_rows = n; });
   r.count("ROUTERELAY_MIN_KV", 0, kMaxCount, [&](int64_t n) { e.min_kv = n; });
   r.count("ROUTERELAY_THREADS", 0, kMaxThreads, [&](int64_t n) { e.threads = static_cast<int>(n); });

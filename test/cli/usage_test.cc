@@ -101,7 +101,10 @@ TEST(CliUsage, CudaAttendNeedsAGpuAndABuildForIt) {
 TEST(CliUsage, TheDefaultPresetIsTheVariables) {
   const Outcome off = routerelay("run t", "ROUTERELAY_PRESET=off");
   EXPECT_EQ(off.code, 2);
-  EXPECT_THAT(off.err, HasSubstr("options: preset is 'off'; legal: exact, careful, balanced, fast"));
+  EXPECT_THAT(off.err,
+              HasSubstr("environment: ROUTERELAY_PRESET, which --preset overrides: options: preset is "
+                        "'off'; legal: exact, careful, balanced, fast;"));
+  EXPECT_EQ(routerelay("bench layer", "ROUTERELAY_PRESET=off").code, 2);
   EXPECT_EQ(routerelay("run t --preset fast", "ROUTERELAY_PRESET=off").code, 1);  // no trace of that name
   EXPECT_THAT(routerelay("explain --help", "ROUTERELAY_PRESET=careful").out, HasSubstr("=careful"));
   EXPECT_THAT(routerelay("run --help").out, HasSubstr("=balanced"));

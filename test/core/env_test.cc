@@ -60,7 +60,7 @@ TEST(Env, IllegalValuesNameVariableValueAndWhatIsLegal) {
   const std::map<std::string, std::pair<std::string, std::string>> cases = {
       {"ROUTERELAY_BACKEND", {"gpu", "cpu, reference"}},
       {"ROUTERELAY_ISA", {"sse", "scalar, avx2, avx512, avx512bf16, amx"}},
-      {"ROUTERELAY_PRESET", {"turbo", "exact, careful, balanced, fast, off"}},
+      {"ROUTERELAY_PRESET", {"turbo", "exact, careful, balanced, fast; in a plug-in also off"}},
       {"ROUTERELAY_MIN_ROWS", {"-1", "an integer from 1 to 4294967296"}},
       {"ROUTERELAY_MIN_KV", {"many", "an integer from 0 to 4294967296"}},
       {"ROUTERELAY_THREADS", {"2x", "an integer from 0 to 4096"}},
