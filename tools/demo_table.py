@@ -107,4 +107,4 @@ def print_table(chosen, threads):
         if "text" in row:
             print(f"  {row['label']}: {row['text']!r}")
         if row["delegated"]:
-            print(f"    {row['delegated']} attention calls went back to the host, {row['taken']} were taken")
+            print(f"    {row['delegated']} attention calls were delegated to the host, {row['taken']} were taken")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way back: runs a graph on a CPU backend of the host's own.
+// What a claimed call that is not ours becomes: runs a graph on a CPU backend of the host's own.
 #pragma once
 
 #include "host.h"

@@ -27,7 +27,10 @@ TraceSink& trace_sink() {
 }
 
 int write_reports(bool at_exit) {
-  trace_sink().finish();
+  if (at_exit)
+    trace_sink().give_up();
+  else
+    trace_sink().finish();
   tally().flush(at_exit);
   return 0;
 }
@@ -96,7 +99,7 @@ bool supports_op(Device*, const HostTensor* node) {
   if (host.op.is_free(node->op)) return true;
   if (node->op != host.op.flash_attn_ext) return false;
   const Reason reason = why_declined(*node, g_plugin->claims);
-  if (reason != Reason::kNone) tally().declined(reason);
+  tally().asked(reason);
   return reason == Reason::kNone;
 }
 

@@ -14,9 +14,9 @@
 namespace routerelay::ggml {
 namespace {
 
-// Each stands for every version that goes on from it: 0.20 for 0.20.2.
-constexpr std::array<std::string_view, 6> kTestedVersions = {"0.9.11", "0.17", "0.20",
-                                                             "0.25",   "0.26", "0.27"};
+// A star stands for anything. docs/plugin.md says which of them the tests run in.
+constexpr std::array<std::string_view, 6> kAcceptedVersions = {"0.9.11", "0.17.*", "0.20.*",
+                                                               "0.25.*", "0.26.*", "0.27.*"};
 // op_name reads its table without a bound: the walk stops at the last name wanted, which is operation 74 or
 // lower in all known versions, and never goes past the 90 operations that all of them have.
 constexpr int32_t kOpsWalked = 90;
@@ -138,13 +138,16 @@ Result<Abi> abi_of(bool has_2d_copies, bool has_alloc_n) {
 }
 
 Status check_version(const std::string& version, bool allow_untested) {
-  for (const std::string_view tested : kTestedVersions) {
-    const bool goes_on = version.size() > tested.size() && std::isdigit(version[tested.size()]) != 0;
-    if (version.starts_with(tested) && !goes_on) return {};
+  for (const std::string_view accepted : kAcceptedVersions) {
+    const bool any_patch = accepted.ends_with('*');
+    const std::string_view start = accepted.substr(0, accepted.size() - (any_patch ? 1 : 0));
+    const bool another =
+        !any_patch && version.size() > start.size() && std::isdigit(version[start.size()]) != 0;
+    if (version.starts_with(start) && !another) return {};
   }
   if (allow_untested) return {};
-  return refuse(fmt::format("the host's ggml is {}; tested: {}; ROUTERELAY_ALLOW_UNTESTED=1 tries it",
-                            version, fmt::join(kTestedVersions, ", ")));
+  return refuse(fmt::format("the host's ggml is {}; accepted: {}; ROUTERELAY_ALLOW_UNTESTED=1 tries it",
+                            version, fmt::join(kAcceptedVersions, ", ")));
 }
 
 Result<Host> find_host(const void* caller, bool allow_untested) {

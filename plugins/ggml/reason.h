@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why an attention call is left to the host: one list for supports_op, compute and the report.
+// Why attention is left to the host: one list for supports_op, which declines, for compute, which delegates, and for
+// the report. docs/llama.md has it as a table, which ./dev lint compares.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 namespace routerelay::ggml {
 
 enum class Reason : uint8_t {
-  kNone,        // taken
+  kNone,        // it is not: claimed, or taken
   kFewRows,     // decode, or fewer rows than ROUTERELAY_MIN_ROWS
   kFewKeys,     // fewer keys than ROUTERELAY_MIN_KV
   kTypes,       // not f32 queries and output with keys and values both f16, bf16 or q8_0
@@ -22,14 +23,13 @@ enum class Reason : uint8_t {
   kSinks,       // attention sinks
   kParams,      // a precision or a parameter that this build does not know
   kMaskValues,  // values other than 0 and -inf
-  kNeighbour,   // another attention call of the same split went to the host
   kEngine,      // the engine refused or failed; its message is in the report
 };
-inline constexpr size_t kReasons = 15;
+inline constexpr size_t kReasons = 14;
 
 inline constexpr std::array<const char*, kReasons> kReasonNames = {
-    "none",  "few_rows", "few_keys", "types",  "head_dim",    "heads",     "strides", "no_mask",
-    "alibi", "softcap",  "sinks",    "params", "mask_values", "neighbour", "engine"};
+    "none",    "few_rows", "few_keys", "types", "head_dim", "heads",       "strides",
+    "no_mask", "alibi",    "softcap",  "sinks", "params",   "mask_values", "engine"};
 
 inline const char* name_of(Reason reason) {
   return kReasonNames[static_cast<size_t>(reason)];

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "say.h"
 
@@ -44,9 +45,16 @@ void add(LayerReport& sum, const LayerReport& r) {
 template <class Counts>
 nlohmann::json by_reason(const Counts& counts) {
   nlohmann::json out = nlohmann::json::object();
-  for (size_t i = 0; i < kReasons; ++i)
+  for (size_t i = 1; i < kReasons; ++i)
     if (const int64_t n = counts[i]; n > 0) out[kReasonNames[i]] = n;
   return out;
+}
+
+std::string list(const nlohmann::json& by_name) {
+  std::string out;
+  for (const auto& [name, n] : by_name.items())
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, n.template get<int64_t>());
+  return out.empty() ? "none" : out;
 }
 
 // Beside the target and renamed over it, so that a reader never sees half a report.
@@ -71,9 +79,10 @@ void Tally::begin(TallyHead head, std::string target) {
 void Tally::delegated(Reason reason, const std::string& message) {
   const std::lock_guard lock(mutex_);
   ++delegated_[static_cast<size_t>(reason)];
+  write_if_old();
   if (message.empty() || !engine_message_.empty()) return;
   engine_message_ = message;
-  say("left to the host: " + message);
+  say("delegated to the host: " + message);
 }
 
 void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds) {
@@ -86,42 +95,63 @@ void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, dou
   if (first) it->second.dense = true;
   add(it->second, layer);
   ++layer_calls_[layer.layer];
+  if (layer.layer == layers_.rbegin()->first)
+    write();
+  else
+    write_if_old();
+}
+
+Report Tally::sums() const {
+  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
+  for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
+  return sums;
 }
 
 std::string Tally::to_json() const {
-  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
-  for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
-  nlohmann::json out = nlohmann::json::parse(sums.to_json());
+  nlohmann::json out = nlohmann::json::parse(sums().to_json());
   for (nlohmann::json& layer : out["layers"]) layer["calls"] = layer_calls_.at(layer["layer"].get<int>());
   out["version"] = RR_VERSION;
   out["host"] = {{"ggml", head_.ggml_version}, {"api", head_.api}};
   out["calls"] = calls_;
   out["query_rows"] = query_rows_;
   out["seconds"] = seconds_;
-  out["declined"] = by_reason(declined_);
+  out["asked"] = {{"claimed", answers_[0].load()}, {"declined", by_reason(answers_)}};
   out["delegated"] = by_reason(delegated_);
   if (!engine_message_.empty()) out["engine_message"] = engine_message_;
-  return out.dump() + "\n";
+  // Whatever bytes a message holds: a report must not fail the call that it counts.
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string Tally::to_text() const {
-  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
-  for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
-  return fmt::format("{} attention calls taken in {:.2f} s, density {:.3f}; handed back {}; not claimed {}",
-                     calls_, seconds_, sums.model_density(), by_reason(delegated_).dump(),
-                     by_reason(declined_).dump());
+  const Report all = sums();
+  const bool routed = std::any_of(all.layers.begin(), all.layers.end(),
+                                  [](const LayerReport& layer) { return layer.routed_rows > 0; });
+  std::string text = fmt::format("{} attention calls taken", calls_);
+  if (calls_ > 0) {
+    text += fmt::format(" in {:.2f} s, density {:.3f} of all rows", seconds_, all.model_density());
+    text += routed ? fmt::format(", {:.3f} of routed rows", all.density()) : std::string(", no row routed");
+  }
+  const int64_t questions = std::accumulate(answers_.begin(), answers_.end(), int64_t{0});
+  return text + fmt::format("; delegated: {}; declined of {} questions: {}", list(by_reason(delegated_)),
+                            questions, list(by_reason(answers_)));
+}
+
+void Tally::write() {
+  written_ = std::chrono::steady_clock::now();
+  if (target_.empty() || target_ == "1" || write_file(target_, to_json())) return;
+  say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
+  target_.clear();
+}
+
+// Calls that end no micro-batch that we know of: delegated ones, and layers that the host keeps from some point on.
+void Tally::write_if_old() {
+  if (std::chrono::steady_clock::now() - written_ > std::chrono::seconds(1)) write();
 }
 
 void Tally::flush(bool at_exit) {
   const std::lock_guard lock(mutex_);
-  if (target_.empty()) return;
-  if (target_ == "1") {
-    if (at_exit) say(to_text());
-    return;
-  }
-  if (write_file(target_, to_json())) return;
-  say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
-  target_.clear();
+  if (target_ == "1" && at_exit) say(to_text());
+  write();
 }
 
 Tally& tally() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plug-in did in this process: calls taken, declined and handed back by reason, blocks and seconds.
+// What the plug-in did in this process: calls taken, declined and delegated by reason, blocks and seconds.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -24,25 +25,28 @@ class Tally {
  public:
   // `target`: empty reports nothing, "1" a text on stderr, anything else is a file that gets one JSON object.
   void begin(TallyHead head, std::string target);
-  // supports_op said no. Hosts ask many times for one call, so this counts questions.
-  void declined(Reason reason) {
-    declined_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  }
-  // A claimed call went to the host. The first message of kEngine is kept, and said once.
+  // supports_op's answer; kNone claims the call. Questions are no calls: hosts ask while they make a context, and
+  // several times for one call.
+  void asked(Reason answer) { answers_[static_cast<size_t>(answer)].fetch_add(1, std::memory_order_relaxed); }
+  // A claimed call was left to the host. The first message of kEngine is kept, and said once.
   void delegated(Reason reason, const std::string& message);
   // A claimed call was computed.
   void taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds);
-  // Writes what is counted so far: a file whole or not at all, whenever an instance is freed; the text once.
+  // Writes what is counted so far: a file whole or not at all, the text once. While calls come, the file is also
+  // written after the last layer of every micro-batch: whoever looks at it sees a prompt's progress.
   void flush(bool at_exit);
 
  private:
+  Report sums() const;
   std::string to_json() const;
   std::string to_text() const;
+  void write();
+  void write_if_old();
 
   mutable std::mutex mutex_;
   TallyHead head_;
   std::string target_;
-  std::array<std::atomic<int64_t>, kReasons> declined_{};
+  std::array<std::atomic<int64_t>, kReasons> answers_{};
   std::array<int64_t, kReasons> delegated_{};
   std::string engine_message_;
   int64_t calls_ = 0, query_rows_ = 0;
@@ -50,6 +54,7 @@ class Tally {
   int threads_ = 0;
   std::map<int, LayerReport> layers_;  // summed over calls, by layer index
   std::map<int, int64_t> layer_calls_;
+  std::chrono::steady_clock::time_point written_;
 };
 
 // One per process, never destroyed: the host may count until the very end.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace_sink.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -79,8 +82,22 @@ void TraceSink::finish() {
   finish_locked();
 }
 
+void TraceSink::give_up() {
+  const std::lock_guard lock(mutex_);
+  finish_locked();
+  if (path_.empty()) return;
+  say(fmt::format("trace: '{}' was not written: no prompt of one sequence{} was taken", path_,
+                  layers_.empty() ? "" : fmt::format(" in layers {}", fmt::join(layers_, ","))));
+  path_.clear();
+}
+
 void TraceSink::finish_locked() {
   if (!writer_) return;
+  std::vector<int> missing;
+  for (const int layer : layers_)
+    if (writer_->rows(layer) == 0) missing.push_back(layer);
+  if (!missing.empty())
+    say(fmt::format("trace: ROUTERELAY_TRACE_LAYERS names {}, which no call had", fmt::join(missing, ",")));
   if (const Status status = writer_->finish(); !status.ok()) say("trace: " + status.message());
   writer_.reset();
   path_.clear();

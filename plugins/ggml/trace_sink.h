@@ -18,8 +18,10 @@ class TraceSink {
   void begin(std::string path, std::vector<int> layers);
   // The next micro-batch of a layer. A failure is said once and ends the trace; inference goes on.
   void add(const Request& request);
-  // Completes the file, if anything was added. Later rows are not traced.
+  // Completes the file, if anything was added, and names chosen layers that never came. Later rows are not traced.
   void finish();
+  // At the process's end, when nothing can be added any more: a file that was never begun is said, too.
+  void give_up();
 
  private:
   Status add_rows(const Request& request);

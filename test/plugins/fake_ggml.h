@@ -29,7 +29,7 @@ enum class Bend { kNone, kTensorSources, kTensorStrides, kBackendDevice, kNoCpu,
 struct FakeState {
   std::string version = kFakeVersion;
   Bend bend = Bend::kNone;
-  int graphs_computed = 0;  // by the fake's CPU backend: what was handed back
+  int graphs_computed = 0;  // by the fake's CPU backend: what was delegated
   int cpu_threads = 0;
 };
 RR_FAKE_EXPORT FakeState& fake();

@@ -91,6 +91,7 @@ class RealHost(unittest.TestCase):
         logits, loaded, errors = self.run_case(flash, n, cache, ROUTERELAY_PRESET=preset,
                                                ROUTERELAY_REPORT=str(target), **variables)
         self.assertTrue(loaded, errors)
+        self.errors = errors
         self.assertIn(f"routerelay: {preset} in ggml 0.26.0 (API 3)", errors)
         return logits, json.loads(target.read_text())
 
@@ -129,13 +130,13 @@ class RealHost(unittest.TestCase):
     def test_thresholds_leave_calls_to_the_host(self):
         logits, report = self.report("on", "exact", ROUTERELAY_MIN_ROWS="100", ROUTERELAY_MIN_KV="600")
         self.assertEqual(report["calls"], 0)
-        self.assertGreater(report["declined"]["few_rows"], 0)
+        self.assertGreater(report["asked"]["declined"]["few_rows"], 0)
         self.assertTrue((logits == self.on).all())
 
     def test_short_prompts_are_stock(self):
         logits, report = self.report("on", "exact", SHORT_TOKENS)
         self.assertEqual(report["calls"], 0)
-        self.assertGreater(report["declined"]["few_keys"], 0)
+        self.assertGreater(report["asked"]["declined"]["few_keys"], 0)
         self.assertTrue((logits == self.run_case("on", SHORT_TOKENS, ROUTERELAY_PRESET="off")[0]).all())
 
     def test_off_is_stock(self):
@@ -147,9 +148,9 @@ class RealHost(unittest.TestCase):
     def test_an_illegal_variable_is_one_line_and_the_host_goes_on(self):
         logits, loaded, errors = self.run_case("on", ROUTERELAY_PRESET="turbo")
         self.assertFalse(loaded)
-        self.assertIn("routerelay: not used: environment: ROUTERELAY_PRESET is 'turbo'; legal: exact, careful, "
-                      "balanced, fast, off\n", errors)
-        self.assertEqual(errors.count("routerelay:"), 1)
+        self.assertIn("not used: environment: ROUTERELAY_PRESET is 'turbo'; legal: exact, careful, "
+                      "balanced, fast; in a plug-in also off\n", errors)
+        self.assertEqual(errors.count("not used"), 1)
         self.assertTrue((logits == self.on).all())
 
     def test_trace_holds_the_chosen_layers(self):
@@ -159,6 +160,24 @@ class RealHost(unittest.TestCase):
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
         self.assertEqual(sorted(shapes.values()), sorted([[TOKENS, 9, 64], [TOKENS, 3, 64], [TOKENS, 3, 64]] * 2))
+
+        self.assertNotIn("trace:", self.errors)
+
+    def test_a_layer_that_no_call_had_is_said(self):
+        for layers, said in (("5,99", "routerelay: trace: ROUTERELAY_TRACE_LAYERS names 99, which no call had\n"),
+                             ("99", "trace.safetensors' was not written: no prompt of one sequence in layers 99 was")):
+            target = self.path / "trace.safetensors"
+            target.unlink(missing_ok=True)
+            self.report("on", "exact", ROUTERELAY_TRACE=str(target), ROUTERELAY_TRACE_LAYERS=layers)
+            self.assertIn(said, self.errors)
+            self.assertEqual(target.exists(), layers != "99")
+
+    def test_the_line_at_exit_has_both_densities(self):
+        options = "dense_below=64;dense_layers=1;selection.cap=0.3"
+        errors = self.run_case("on", ROUTERELAY_PRESET="balanced", ROUTERELAY_OPTIONS=options, ROUTERELAY_REPORT="1")[2]
+        self.assertRegex(errors, rf"routerelay: {2 * LAYERS} attention calls taken in \d+\.\d\d s, density 0\.\d{{3}} "
+                                 r"of all rows, 0\.\d{3} of routed rows; delegated: none; declined of \d+ questions: "
+                                 r"few_rows \d+\n")
 
     def test_a_trace_of_a_q8_0_cache_is_f16(self):
         target = self.path / "trace.safetensors"

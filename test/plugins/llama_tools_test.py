@@ -82,7 +82,7 @@ class LlamaTools(unittest.TestCase):
         # Streams whose queries lie as no model's do.
         self.assertEqual(set(report["delegated"]), {"strides"})
 
-    def test_masks_with_other_values_are_handed_back(self):
+    def test_masks_with_other_values_are_delegated(self):
         claimed, report = self.operations("-p", "hsk=(80|96),")
         self.assertGreater(claimed, 0)
         self.assertEqual((report["calls"], report["delegated"]), (0, {"mask_values": claimed}))

@@ -162,7 +162,7 @@ class LlamaServer(unittest.TestCase):
         self.assertEqual(self.report["calls"] % LAYERS, 0)
         self.assertEqual([layer["layer"] for layer in self.report["layers"]], list(range(LAYERS)))
         self.assertEqual(self.report["delegated"], {})
-        self.assertEqual(set(self.report["declined"]), {"few_rows", "few_keys"})
+        self.assertEqual(set(self.report["asked"]["declined"]), {"few_rows", "few_keys"})
 
     def test_one_at_a_time_answers_are_stocks(self):
         pairs = list(zip(self.ours["alone"], self.on["alone"]))
@@ -215,7 +215,7 @@ class LlamaServer(unittest.TestCase):
             left = [answer for (_, leaves), answer in zip(cls.work, found["crowd"]) if leaves]
             print(f"{name}: MiB {', '.join(f'{m:.1f}' for m in found['memory'])}; {sum(left)} of {len(left)} left in "
                   "mid-prompt")
-        print({name: cls.report[name] for name in ("calls", "query_rows", "declined", "delegated")})
+        print({name: cls.report[name] for name in ("calls", "query_rows", "asked", "delegated")})
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ class Soak:
             raise Failure(f"{where} --only {said['failed']}: {said['failure']}")
         if done.returncode or report is None:
             raise Failure(f"{where}: exit {done.returncode}: {done.stderr}")
-        counts = {name: int(said.get(name, 0)) for name in ("taken", "handed_back", "declined")}
-        reported = {"taken": report["calls"], "handed_back": sum(report["delegated"].values()),
-                    "declined": sum(report["declined"].values())}
+        counts = {name: int(said.get(name, 0)) for name in ("taken", "delegated", "declined")}
+        reported = {"taken": report["calls"], "delegated": sum(report["delegated"].values()),
+                    "declined": sum(report["asked"]["declined"].values())}
         if counts != reported or (report["isa"], report["preset"]) != (isa, preset):
             raise Failure(f"{where}: counted {counts}, the plug-in reports {reported} on {report['isa']}")
         return said
@@ -116,11 +116,11 @@ def run(args, soak):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("plugin")
-    parser.add_argument("compiler", help="of C++")
-    parser.add_argument("host", help="of tools/host_list.py, one of the wheels of libggml")
-    parser.add_argument("--seconds", type=float, default=12, help="default: 12")
+    parser = argparse.ArgumentParser(prog="./dev soak", usage="%(prog)s [options]", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    for given_by_whoever_starts_it in ("plugin", "compiler", "host"):
+        parser.add_argument(given_by_whoever_starts_it, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=12, help="default: 12, of ./dev soak 1800")
     parser.add_argument("--seed", type=int, default=1, help="of the first turn; every turn has the next; default: 1")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="only this call of the seed")
     parser.add_argument("--isa", choices=ISAS, help="only this instruction set")

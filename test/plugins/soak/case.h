@@ -23,7 +23,7 @@ enum class MaskKind : uint8_t {
   kHoles,       // causal, some rows hidden altogether
   kRandom,      // each value for itself
   kRuns,        // random too, in runs of neighbouring keys
-  kFinite,      // some values neither 0 nor -inf: the plug-in hands the call back
+  kFinite,      // some values neither 0 nor -inf: the plug-in delegates the call
 };
 inline constexpr std::array<const char*, 9> kMaskNames = {"causal", "padded", "window", "slots", "everything",
                                                           "holes",  "random", "runs",   "finite"};
@@ -42,7 +42,7 @@ struct Case {
   Layout q_layout = Layout::kCache, k_layout = Layout::kCache, v_layout = Layout::kCache;
   MaskKind mask = MaskKind::kCausal;
   int64_t mask_rows = 1;      // at least `rows`: older hosts pad
-  int64_t mask_heads = 1;     // more than one: not claimed
+  int64_t mask_heads = 1;     // more than one: declined
   int64_t mask_streams = 1;   // one for all, or one each
   bool mixed = false;         // the other streams' masks are of any kind
   bool signed_zeros = false;  // some visible values are -0

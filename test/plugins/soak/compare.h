@@ -44,12 +44,12 @@ class Comparison {
   Comparison(const Case& c, const Masks& masks, const Nodes& nodes) : c_(c), masks_(masks), nodes_(nodes) {}
 
   // The host computed it for us: its very bits.
-  Distance handed_back() const {
+  Distance delegated() const {
     Distance d;
     for (int64_t i = 0; i < elements(); ++i)
       if (std::memcmp(nodes_.ours.data() + i, nodes_.same.data() + i, sizeof(float)) != 0 &&
           d.failure.empty())
-        d.failure = "handed back, and not the host's bits: " + at(i, nodes_.same.data()[i]);
+        d.failure = "delegated, and not the host's bits: " + at(i, nodes_.same.data()[i]);
     return d;
   }
 

@@ -88,14 +88,14 @@ class Instance {
   ggml_backend_set_n_threads_t set_threads_;
 };
 
-enum class Fate : uint8_t { kDeclined, kHandedBack, kTaken };
+enum class Fate : uint8_t { kDeclined, kDelegated, kTaken };
 
 // The rule of docs/llama.md, in the words of a case.
 Fate fate_of(const Case& c, const Nodes& nodes) {
   if (c.kv == DType::kF32 || c.mask_heads > 1) return Fate::kDeclined;
   if (c.streams > 1 && !nodes.streams_agree()) return Fate::kDeclined;
   const bool gaps_between_streams = c.q_layout == Layout::kContiguous && c.streams > 1 && c.q_heads > 1;
-  return c.mask == MaskKind::kFinite || gaps_between_streams ? Fate::kHandedBack : Fate::kTaken;
+  return c.mask == MaskKind::kFinite || gaps_between_streams ? Fate::kDelegated : Fate::kTaken;
 }
 
 class Soak {
@@ -111,18 +111,17 @@ class Soak {
     if (args_.sparse && c.keys >= kDenseBelow && masks.causal()) return "";
     Nodes nodes(c, masks, cpu_.get());
     const Fate fate = fate_of(c, nodes);
-    ++counts_[fate == Fate::kDeclined ? "declined" : fate == Fate::kTaken ? "taken" : "handed_back"];
+    ++counts_[fate == Fate::kDeclined ? "declined" : fate == Fate::kTaken ? "taken" : "delegated"];
     const bool claimed = plug_in_->supports(nodes.ours.out);
-    if (claimed != (fate != Fate::kDeclined))
-      return to_text(c) + ": " + (claimed ? "claimed" : "not claimed");
+    if (claimed != (fate != Fate::kDeclined)) return to_text(c) + ": " + (claimed ? "claimed" : "declined");
     if (!claimed) return "";
     plug_in_->compute(nodes.ours, c.threads);
     // The host's sums of a single row depend on its threads.
-    cpu_.compute(nodes.same, fate == Fate::kHandedBack ? c.threads : kHostThreads);
+    cpu_.compute(nodes.same, fate == Fate::kDelegated ? c.threads : kHostThreads);
     const Comparison comparison(c, masks, nodes);
     Distance distance;
-    if (fate == Fate::kHandedBack) {
-      distance = comparison.handed_back();
+    if (fate == Fate::kDelegated) {
+      distance = comparison.delegated();
     } else {
       cpu_.compute(nodes.wide, kHostThreads);
       distance = comparison.computed(args_.isa);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plug-in's report: what is counted, when its file is written, and the line at the process's end.
+#include "tally.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "trace/files.h"
+
+namespace routerelay::ggml {
+namespace {
+
+using nlohmann::json;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+LayerReport layer(int index, int64_t routed_visited = 0) {
+  LayerReport r;
+  r.layer = index;
+  r.dense = routed_visited == 0;
+  r.visible_blocks = 1000;
+  r.visited_blocks = routed_visited == 0 ? 1000 : 500 + routed_visited;
+  r.routed_rows = routed_visited == 0 ? 0 : 5;
+  r.routed_visible_blocks = routed_visited == 0 ? 0 : 500;
+  r.routed_visited_blocks = routed_visited;
+  return r;
+}
+
+class TallyFile : public testing::Test {
+ protected:
+  void SetUp() override { tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, path); }
+  void take(int index) { tally.taken(layer(index), 512, 2, 0.25); }
+  json written() { return json::parse(support::read_bytes(path)); }
+
+  support::TempFolder folder;
+  std::string path = folder.file("report.json");
+  Tally tally;
+};
+
+TEST_F(TallyFile, ShowsEveryMicroBatchWhileThePromptRuns) {
+  for (int batch = 1; batch <= 3; ++batch) {
+    for (const int index : {0, 1, 2}) take(index);
+    EXPECT_EQ(written()["calls"], 3 * batch);
+  }
+  take(0);
+  tally.flush(false);
+  EXPECT_EQ(written()["calls"], 10);
+}
+
+TEST_F(TallyFile, QuestionsAreNoWork) {
+  for (int i = 0; i < 5; ++i) tally.asked(Reason::kFewRows);
+  for (int i = 0; i < 7; ++i) tally.asked(Reason::kNone);
+  tally.flush(false);
+  const json report = written();
+  EXPECT_EQ(report["calls"], 0);
+  EXPECT_EQ(report["asked"], json::parse(R"({"claimed": 7, "declined": {"few_rows": 5}})"));
+  EXPECT_EQ(report["delegated"], json::object());
+}
+
+TEST_F(TallyFile, DelegatedCallsAreWrittenToo) {
+  tally.delegated(Reason::kMaskValues, "");
+  EXPECT_EQ(written()["delegated"], json::parse(R"({"mask_values": 1})"));
+}
+
+class TallyLine : public testing::Test {
+ protected:
+  void SetUp() override { tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, "1"); }
+  std::string line() {
+    CaptureStderr();
+    tally.flush(false);
+    tally.flush(true);
+    return GetCapturedStderr();
+  }
+  Tally tally;
+};
+
+TEST_F(TallyLine, HasBothDensitiesAndWhatWasDeclined) {
+  tally.asked(Reason::kNone);
+  tally.asked(Reason::kFewRows);
+  tally.asked(Reason::kFewKeys);
+  tally.taken(layer(0), 512, 2, 0.25);
+  tally.taken(layer(1, 100), 512, 2, 0.25);
+  EXPECT_EQ(line(),
+            "routerelay: 2 attention calls taken in 0.50 s, density 0.800 of all rows, 0.200 of routed rows; "
+            "delegated: none; declined of 3 questions: few_keys 1, few_rows 1\n");
+}
+
+TEST_F(TallyLine, NamesNoDensityOfNothing) {
+  EXPECT_EQ(line(), "routerelay: 0 attention calls taken; delegated: none; declined of 0 questions: none\n");
+  tally.taken(layer(0), 512, 2, 0.25);
+  EXPECT_THAT(line(), testing::HasSubstr("density 1.000 of all rows, no row routed;"));
+}
+
+}  // namespace
+}  // namespace routerelay::ggml
