@@ -137,13 +137,14 @@ class Host:
             function.restype, function.argtypes = result, list(arguments)
 
     def load_plugin(self, path):
-        """True when the host registered it; otherwise a line on stderr has said why not."""
+        """True when the host registered it; otherwise a line on stderr says why not."""
         if self.library:
             return self.ggml.load(path)
         try:
             # Benchmarks make stock's contexts first, and the plug-in's afterwards.
             return routerelay.llama.load("xllamacpp", path, allow_loaded_model=True).active
-        except routerelay.llama.PluginRefused:
+        except routerelay.llama.PluginRefused as refusal:
+            print(refusal, file=sys.stderr)
             return False
 
     def load_model(self, path):

@@ -45,7 +45,8 @@ def choose(host: str | None) -> str:
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            raise HostMissing(f"host is None, and there are {' and '.join(candidates)}; say which")
+            which = " or ".join(f'load("{module}")' for module in candidates)
+            raise HostMissing(f"host is None, and there are {' and '.join(candidates)}; say which: {which}")
     raise HostMissing(f"no llama.cpp for Python is installed; {legal} "
                       f"(pip install {' or '.join(PACKAGES.values())})")
 

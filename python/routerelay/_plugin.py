@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 
 from .errors import PluginMissing
@@ -55,3 +56,14 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
         if value is not None:
             texts[f"ROUTERELAY_{name.upper()}"] = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     return texts
+
+
+def in_keywords(line: str, texts: Mapping[str, str]) -> str:
+    """A line of the plug-in, which knows variables only, for a caller who wrote keywords (`texts` is made of them)."""
+    def keyword(found: re.Match[str]) -> str:
+        name = found["name"].lower()
+        if found["advice"]:
+            return f"{name}=True"
+        return name if found["variable"] in texts else found[0]
+
+    return re.sub(r"(?:environment: )?(?P<variable>ROUTERELAY_(?P<name>\w+))(?P<advice>=1\b)?", keyword, line)

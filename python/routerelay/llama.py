@@ -18,7 +18,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from . import _hosts, _plugin
 from .errors import (AlreadyLoaded, FlashAttentionOff, HostMissing, LoadError, ModelAlreadyLoaded, PluginMissing,
@@ -27,6 +27,7 @@ from .errors import (AlreadyLoaded, FlashAttentionOff, HostMissing, LoadError, M
 __all__ = ["AlreadyLoaded", "FlashAttentionOff", "HostMissing", "LoadError", "Loaded", "ModelAlreadyLoaded",
            "PluginMissing", "PluginRefused", "load"]
 
+OURS = "routerelay: "  # how the plug-in's lines begin
 FLASH_OFF = 0  # llama_flash_attn_type: -1 automatic, 1 on
 HINTS = {"llama_cpp": "llama-cpp-python leaves flash attention off unless told: Llama(..., flash_attn=True)",
          "xllamacpp": "flash attention is automatic in xllamacpp: leave flash_attn_type at -1, or set 1"}
@@ -76,7 +77,7 @@ def _variables(texts: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _listening(said: list[str]) -> Iterator[None]:
-    """Collects what is written to stderr, by C too, and passes it on afterwards."""
+    """Collects what is written to stderr, by C too."""
     try:
         kept = os.dup(2)
     except OSError:  # a process without stderr has nobody to tell
@@ -92,15 +93,19 @@ def _listening(said: list[str]) -> Iterator[None]:
             os.dup2(kept, 2)
             os.close(kept)
             file.seek(0)
-            text = file.read()
-            os.write(2, text)
-            said += text.decode(errors="replace").splitlines()
+            said += file.read().decode(errors="replace").splitlines()
+
+
+def _pass_on(lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    with contextlib.suppress(OSError):  # no stderr
+        os.write(2, text.encode(errors="replace"))
 
 
 def _why(said: list[str]) -> str:
     """The plug-in's own line; else the host's last word, as where the file is no plug-in."""
-    ours = [line for line in said if line.startswith("routerelay: ")]
-    return (ours[:1] or said[-1:] or ["it gave no reason"])[0].removeprefix("routerelay: ")
+    ours = [line for line in said if line.startswith(OURS)]
+    return (ours[:1] or said[-1:] or ["it gave no reason"])[0].removeprefix(OURS)
 
 
 _done: tuple[object, Loaded] | None = None
@@ -120,8 +125,8 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     """
     global _done
     texts = _plugin.variables_of(options)
-    path = _plugin.find_plugin(plugin)
     module = _hosts.choose(host)
+    path = _plugin.find_plugin(plugin)
     arguments = (module, path, tuple(sorted(texts.items())))
     if _done is not None:
         if _done[0] != arguments:
@@ -137,8 +142,12 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     with _variables(texts), _listening(said):
         preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
         active = ggml.load(path)
-    if not active and preset != "off":
-        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said)}")
+    refused = not active and preset != "off"
+    # A refusal's lines are in the exception.
+    _pass_on(line for line in said if not refused or not (line.startswith(OURS) or str(path) in line))
+    if refused:
+        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: "
+                            f"{_plugin.in_keywords(_why(said), texts)}")
     notes = [HINTS[module]] if active else []
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")

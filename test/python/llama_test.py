@@ -120,13 +120,14 @@ class Loader(unittest.TestCase):
         self.assertIn("pip install llama-cpp-python or xllamacpp", self.raised("load(plugin=os.environ['PLUGIN'])",
                                                                                "HostMissing", sites=()))
         self.assertIn("pip install xllamacpp", self.raised("load('xllamacpp', os.environ['PLUGIN'])", "HostMissing"))
-        self.assertIn("legal: llama_cpp, xllamacpp", self.raised("load('ollama', os.environ['PLUGIN'])", "ValueError"))
+        for plugin in ("os.environ['PLUGIN']", "'/nowhere/x.so'"):
+            self.assertIn("legal: llama_cpp, xllamacpp", self.raised(f"load('ollama', {plugin})", "ValueError"))
         two = self.folder / "two" / "xllamacpp"
         two.mkdir(parents=True, exist_ok=True)
         (two / "__init__.py").touch()
         both = ("site", "two")
-        self.assertIn("llama_cpp and xllamacpp; say which", self.raised("load(plugin=os.environ['PLUGIN'])",
-                                                                        "HostMissing", sites=both))
+        self.assertIn('llama_cpp and xllamacpp; say which: load("llama_cpp") or load("xllamacpp")', self.raised(
+            "load(plugin=os.environ['PLUGIN'])", "HostMissing", sites=both))
         self.said("import llama_cpp; load(plugin=os.environ['PLUGIN'])", sites=both)
 
     def test_plugins_that_are_not_there(self):
@@ -135,11 +136,21 @@ class Loader(unittest.TestCase):
                                                                          ROUTERELAY_PLUGIN="/nowhere/x.so"))
 
     def test_a_refusal_carries_the_plugins_line(self):
-        self.assertIn("not used: the host's ggml is 0.10.0; tested: ", self.raised("load(plugin=os.environ['PLUGIN'])",
-                                                                                   "PluginRefused",
-                                                                                   FAKE_GGML=UNKNOWN_GGML))
-        self.assertIn("ROUTERELAY_PRESET is 'turbo'; legal: exact", self.raised(
-            "load(plugin=os.environ['PLUGIN'], preset='turbo')", "PluginRefused"))
+        self.assertRegex(self.raised("load(plugin=os.environ['PLUGIN'])", "PluginRefused", FAKE_GGML=UNKNOWN_GGML),
+                         "not used: the host's ggml is 0.10.0; accepted: .*; allow_untested=True tries it$")
+        self.said("load(plugin=os.environ['PLUGIN'], allow_untested=True)", FAKE_GGML=UNKNOWN_GGML)
+
+    def test_a_refusal_speaks_of_what_the_caller_wrote(self):
+        code = "load(plugin=os.environ['PLUGIN']{})"
+        self.assertIn("not used: preset is 'turbo'; legal: exact", self.raised(code.format(", preset='turbo'"),
+                                                                               "PluginRefused"))
+        self.assertIn("not used: min_kv is '-1'; legal: ", self.raised(code.format(", min_kv=-1"), "PluginRefused"))
+        self.assertIn("not used: environment: ROUTERELAY_MIN_KV is '-1'; legal: ", self.raised(
+            code.format(", preset='fast'"), "PluginRefused", ROUTERELAY_MIN_KV="-1"))
+
+    def test_a_refusal_is_said_once(self):
+        done = self.run_python("load(plugin=os.environ['PLUGIN'], preset='turbo')", "-S")
+        self.assertEqual(done.stderr.count("turbo'; legal"), 1, done.stderr)
 
 
 class Xllamacpp(unittest.TestCase):
@@ -151,6 +162,14 @@ class Xllamacpp(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertIn("routerelay in xllamacpp 2026.10.11549 (ggml 0.26.0): preset exact, ", done.stdout)
         self.assertIn("FlashAttentionOff", done.stderr)
+
+    def test_a_refusal_is_said_once(self):
+        done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r})\n"
+                               f"from routerelay.llama import load; load('xllamacpp', {PLUGIN!r}, min_kv=-1)"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.stderr.count("min_kv is '-1'"), 1, done.stderr)
+        self.assertNotIn("ROUTERELAY", done.stderr)
+        self.assertNotIn("returned NULL", done.stderr)
 
 
 if __name__ == "__main__":
