@@ -96,6 +96,7 @@ def run_all(chosen, args):
             if round_index > 0 and not variant.ended:
                 continue
             progress(f"run {round_index + 1}: {variant.name} ...")
+            note(f"run {round_index + 1}, {variant.name} ...")
             settles = variant.flash == "off" and round_index == 0 and not args.full
             run_variant(variant, args, chosen[0].best["chunk_seconds"] if settles else ())
             note(f"run {round_index + 1}, {variant.name}: {variant.runs[-1]['tokens_per_second']:.1f} tokens/s")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's arithmetic: when stock's slower mode may stop, and what the table makes of runs."""
 
+import contextlib
+import io
 import pathlib
 import sys
+import types
 import unittest
+import unittest.mock
 
 import packages
 
@@ -49,6 +53,20 @@ class HasLost(unittest.TestCase):
 
     def test_without_a_rival_nothing_stops(self):
         self.assertFalse(demo_run.has_lost([9.0] * 8, []))
+
+
+class Notes(unittest.TestCase):
+    def test_off_a_terminal_a_run_is_said_when_it_begins(self):
+        said = io.StringIO()
+
+        def run(variant, args, rival=()):
+            self.assertTrue(said.getvalue().endswith(f"run 1, {variant.name} ...\n"), said.getvalue())
+            variant.runs.append(finished(RIVAL))
+
+        chosen = variants([])[:2]
+        with unittest.mock.patch.object(demo, "run_variant", run), contextlib.redirect_stderr(said):
+            demo.run_all(chosen, types.SimpleNamespace(repeats=1, full=False))
+        self.assertIn("demo: run 1, exact: ", said.getvalue())
 
 
 class Rows(unittest.TestCase):
