@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import repo
 
 QUOTED_EXAMPLE = "examples/attend.cc"  # README shows it word for word
+REASONS = "plugins/ggml/reason.h"      # the plug-in's, which its page lists
+REASONS_PAGE = "docs/llama.md"
 Problem = tuple[str, int, str]
 
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
@@ -103,6 +105,18 @@ def check_example(files: list[str]) -> Iterator[Problem]:
         yield "README.md", 1, f"its C++ block differs from {QUOTED_EXAMPLE}"
 
 
+def check_reasons(files: list[str]) -> Iterator[Problem]:
+    """The table of reasons has those of the plug-in's report, all but "none"."""
+    if REASONS not in files:
+        return
+    names = set(re.findall(r'"(\w+)"', text_of(REASONS).partition("kReasonNames = {")[2].partition("}")[0])) - {"none"}
+    table = text_of(REASONS_PAGE).partition("| reason |")[2].partition("\n\n")[0]
+    listed = {name for row in table.splitlines() for name in CODE_SPAN.findall(row.split("|")[1] if "|" in row else "")}
+    for name in sorted(names ^ listed):
+        where = f"{REASONS} has no such reason" if name in listed else "the table of reasons lacks it"
+        yield REASONS_PAGE, 1, f"{name}: {where}"
+
+
 def check_docs(files: list[str]) -> Iterator[Problem]:
     """Every page: the paths and links in it exist, the commands are understood."""
     pages = [path for path in files if path.endswith(".md")]
@@ -121,3 +135,4 @@ def check_docs(files: list[str]) -> Iterator[Problem]:
                 yield from commands.check(path, number, code)
     if "README.md" in pages:
         yield from check_example(files)
+    yield from check_reasons(files)

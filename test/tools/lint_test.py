@@ -76,6 +76,16 @@ class Lint(unittest.TestCase):
                      "names 'routerelay jump'", "links to docs/y.md", "its C++ block differs"):
             self.assertFinds(lint_docs.check_docs, f"README.md:1: {what}")
 
+    def test_reasons(self):
+        self.write("plugins/ggml/reason.h", HEADER + 'kReasonNames = {\n    "none", "few_rows",\n    "alibi"};\n')
+        table = "| reason | what |\n|---|---|\n| `few_rows` | `x` |\n{}\nEnd of `it`.\n"
+        self.write("docs/llama.md", table.format("| `alibi` | y |\n"))
+        self.assertEqual(self.found(lint_docs.check_reasons), [])
+        self.write("docs/llama.md", table.format("| `sinks` | y |\n"))
+        self.assertEqual(self.found(lint_docs.check_reasons),
+                         ["docs/llama.md:1: alibi: the table of reasons lacks it",
+                          "docs/llama.md:1: sinks: plugins/ggml/reason.h has no such reason"])
+
     def test_changed(self):
         self.assertEqual(changed.pattern(["docs/recipes.md"]), "")
         self.assertEqual(changed.pattern(["test/cpu/route_test.cc"]), "^(cpu)")
