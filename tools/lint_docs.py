@@ -77,7 +77,7 @@ class Commands:
                 yield path, number, f"names './dev {command}'; ./dev has {', '.join(sorted(self.dev))}"
             elif command == "run":
                 yield from self.check_cli(path, number, *(rest.split(maxsplit=1) + ["", ""])[:2])
-            elif command not in ("bench", "demo"):  # those hand their options on
+            elif command not in ("bench", "demo", "trace"):  # those hand their options on
                 for option in OPTION.findall(rest):
                     if option not in self.dev_options:
                         yield path, number, f"names './dev {command} {option}', which ./dev does not know"

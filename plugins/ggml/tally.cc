@@ -42,6 +42,10 @@ void add(LayerReport& sum, const LayerReport& r) {
   sum.kv_bytes_16bit = std::max(sum.kv_bytes_16bit, r.kv_bytes_16bit);
 }
 
+// How old a file is when a call writes it anew: one write of thirty layers takes a millisecond. The last layer of a
+// micro-batch is the call to write after, so that a prompt's last one is in the file; others may wait for it.
+constexpr std::chrono::milliseconds kMicroBatch{250}, kMayWait{1000};
+
 template <class Counts>
 nlohmann::json by_reason(const Counts& counts) {
   nlohmann::json out = nlohmann::json::object();
@@ -79,7 +83,7 @@ void Tally::begin(TallyHead head, std::string target) {
 void Tally::delegated(Reason reason, const std::string& message) {
   const std::lock_guard lock(mutex_);
   ++delegated_[static_cast<size_t>(reason)];
-  write_if_old();
+  write_if_older(kMayWait);
   if (message.empty() || !engine_message_.empty()) return;
   engine_message_ = message;
   say("delegated to the host: " + message);
@@ -95,10 +99,7 @@ void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, dou
   if (first) it->second.dense = true;
   add(it->second, layer);
   ++layer_calls_[layer.layer];
-  if (layer.layer == layers_.rbegin()->first)
-    write();
-  else
-    write_if_old();
+  write_if_older(layer.layer == layers_.rbegin()->first ? kMicroBatch : kMayWait);
 }
 
 Report Tally::sums() const {
@@ -143,9 +144,8 @@ void Tally::write() {
   target_.clear();
 }
 
-// Calls that end no micro-batch that we know of: delegated ones, and layers that the host keeps from some point on.
-void Tally::write_if_old() {
-  if (std::chrono::steady_clock::now() - written_ > std::chrono::seconds(1)) write();
+void Tally::write_if_older(std::chrono::milliseconds age) {
+  if (std::chrono::steady_clock::now() - written_ > age) write();
 }
 
 void Tally::flush(bool at_exit) {

@@ -33,7 +33,7 @@ class Tally {
   // A claimed call was computed.
   void taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds);
   // Writes what is counted so far: a file whole or not at all, the text once. While calls come, the file is also
-  // written after the last layer of every micro-batch: whoever looks at it sees a prompt's progress.
+  // written after micro-batches, a few times a second: whoever looks at it sees a prompt's progress.
   void flush(bool at_exit);
 
  private:
@@ -41,7 +41,7 @@ class Tally {
   std::string to_json() const;
   std::string to_text() const;
   void write();
-  void write_if_old();
+  void write_if_older(std::chrono::milliseconds age);
 
   mutable std::mutex mutex_;
   TallyHead head_;

@@ -142,12 +142,11 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     with _variables(texts), _listening(said):
         preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
         active = ggml.load(path)
-    refused = not active and preset != "off"
-    # A refusal's lines are in the exception.
-    _pass_on(line for line in said if not refused or not (line.startswith(OURS) or str(path) in line))
-    if refused:
-        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: "
-                            f"{_plugin.in_keywords(_why(said), texts)}")
+    said = [_plugin.in_keywords(line, texts) if line.startswith(OURS) else line for line in said]
+    # A refusal's lines are in the exception, and "off" is in what is returned.
+    _pass_on(line for line in said if active or not (line.startswith(OURS) or str(path) in line))
+    if not active and preset != "off":
+        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said)}")
     notes = [HINTS[module]] if active else []
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
