@@ -149,7 +149,8 @@ class Loader(unittest.TestCase):
             code.format(", preset='fast'"), "PluginRefused", ROUTERELAY_MIN_KV="-1"))
 
     def test_a_line_beside_the_one_at_load_speaks_of_it_too(self):
-        done = self.run_python("load(plugin=os.environ['PLUGIN'], report='/nowhere/r.json')", "-S", ROUTERELAY_PRESETS="")
+        code = "load(plugin=os.environ['PLUGIN'], report='/nowhere/r.json')"
+        done = self.run_python(code, "-S", ROUTERELAY_PRESETS="")
         self.assertIn("routerelay: report: report is '/nowhere/r.json', which cannot be written\n", done.stderr)
         self.assertIn("ROUTERELAY_PRESETS is no variable; legal: ROUTERELAY_BACKEND, ", done.stderr)
 
