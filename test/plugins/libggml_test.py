@@ -94,7 +94,7 @@ class Libggml(unittest.TestCase):
         said, errors = self.run_host(libraries=libraries)
         self.assertEqual(said["version"], OTHER_VERSION)
         self.assertEqual(errors.count("routerelay:"), 1, errors)
-        self.assertIn(f"routerelay: not used: the host's ggml is {OTHER_VERSION}; tested: ", errors)
+        self.assertIn(f"routerelay: not used: the host's ggml is {OTHER_VERSION}; accepted: ", errors)
         self.assertEqual(said["backends"], "1")
         self.assert_untouched(said)
         self.assert_taken(*self.run_host(libraries=libraries, ROUTERELAY_ALLOW_UNTESTED="1"))

@@ -25,7 +25,8 @@ class Trace(unittest.TestCase):
         self.file = pathlib.Path(folder.name) / "t.safetensors"
 
     def trace(self, *options):
-        command = [sys.executable, str(ROOT / "tools" / "trace.py"), str(self.file), "--plugin", str(PLUGIN), *options]
+        command = [sys.executable, str(ROOT / "tools" / "trace.py"), str(self.file), "--plugin", str(PLUGIN),
+                   "--threads", "1", *options]
         return subprocess.run(command, capture_output=True, text=True,
                               env=environment.clean(OMP_WAIT_POLICY="passive"))
 
