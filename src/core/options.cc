@@ -124,6 +124,7 @@ Result<Options> Options::from_preset(std::string_view name) {
   o.dense = name == "exact";
   if (o.dense) return o;
   o.local_blocks = 1;
+  o.router.candidate_samples = 16;  // docs/decision/2026-11-30-haystacks.md: what four do not see
   o.selection.least =
       10;  // docs/decision/2026-11-29-presets.md: a bare share of a short context loses its end
   if (name == "careful") {
