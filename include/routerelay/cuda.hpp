@@ -36,9 +36,13 @@ struct PageTable {
 // is behind a query's own sight is times 0.
 struct AttendArgs {
   Tensor q;                   // [q_tokens, q_heads, head_dim] bf16 or f16
-  Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
+  Tensor k, v;                // [k_tokens, kv_heads, head_dim], dtype of q or e4m3; kv_heads divides q_heads
   MutableTensor out;          // as q
   float* lse_log2 = nullptr;  // [q_heads, q_tokens] f32, log2 of the softmax denominator; null: not wanted
+
+  // [kv_heads] f32, device memory: what e4m3 keys and values are times. Null: 1.
+  const float* k_scale = nullptr;
+  const float* v_scale = nullptr;
 
   // Rows are cut anew in each sequence, in this order. Null: `sequence` alone.
   const Sequence* sequences = nullptr;  // [n_sequences], device memory

@@ -12,6 +12,7 @@ extern "C" {
 
 #define RR_DEVICE_CUDA 2
 
+#define RR_E4M3 10u        // dtype_code of k and v, as DLPack's: 8 bits, no infinities
 #define RR_CUDA_CAUSAL 1u  // query i sees keys 0 .. q_offset + i; otherwise every key of its sequence
 
 // Tensors lie on the current device; their device_id is not read.
@@ -19,7 +20,7 @@ typedef struct rr_cuda_attend_args {
   uint32_t struct_size;
   uint32_t flags;        // RR_CUDA_CAUSAL
   const rr_tensor* q;    // [q_tokens, q_heads, head_dim] bf16 or f16
-  const rr_tensor* k;    // [k_tokens, kv_heads, head_dim], dtype of q; kv_heads divides q_heads
+  const rr_tensor* k;    // [k_tokens, kv_heads, head_dim], dtype of q or RR_E4M3; kv_heads divides q_heads
   const rr_tensor* v;    // as k
   const rr_tensor* out;  // as q; must not overlap q, k, v
   float* lse_log2;       // [q_heads, q_tokens]; null: not wanted
@@ -40,8 +41,10 @@ typedef struct rr_cuda_attend_args {
   // past a sequence's last key are not read. k and v have n_pages * page_size tokens. Null: not paged.
   const int32_t* page_table;  // [n_sequences, max_pages], device memory
   int64_t max_pages;
-  int64_t page_stride;  // elements, in k and in v; 0: page_size * token stride
-  int32_t page_size;    // 16, 32, 64, 128 or 256
+  int64_t page_stride;   // elements, in k and in v; 0: page_size * token stride
+  int32_t page_size;     // 16, 32, 64, 128 or 256
+  const float* k_scale;  // [kv_heads], device memory: what e4m3 keys and values are times; null: 1
+  const float* v_scale;
 } rr_cuda_attend_args;
 
 RR_API const char* rr_cuda_version(void);  // the release, as rr_version

@@ -10,7 +10,8 @@ namespace routerelay {
 
 // kQ8_0, for k and v only: blocks of 32 elements along head_dim, 34 bytes each and as ggml stores them: an f16
 // scale, then 32 int8, little endian; an element is scale * int8.
-enum class DType : uint8_t { kF32, kBF16, kF16, kQ8_0 };
+// kE4M3, for k and v of attend on CUDA only: FP8 without infinities, times a scale of each head.
+enum class DType : uint8_t { kF32, kBF16, kF16, kQ8_0, kE4M3 };
 
 inline constexpr int64_t kQ8Elements = 32, kQ8Bytes = 34;
 
@@ -22,16 +23,17 @@ constexpr int64_t block_elements(DType dtype) {
 // instruction set must never be the one that others are linked to.
 [[gnu::always_inline]] constexpr int64_t bytes_of(DType dtype, int64_t elements) {
   if (dtype == DType::kQ8_0) return elements / kQ8Elements * kQ8Bytes;
-  return elements * (dtype == DType::kF32 ? 4 : 2);
+  return elements * (dtype == DType::kF32 ? 4 : dtype == DType::kE4M3 ? 1 : 2);
 }
 constexpr int64_t alignment_of(DType dtype) {
-  return dtype == DType::kF32 ? 4 : 2;
+  return dtype == DType::kF32 ? 4 : dtype == DType::kE4M3 ? 1 : 2;
 }
 constexpr const char* dtype_name(DType dtype) {
   return dtype == DType::kF32    ? "f32"
          : dtype == DType::kBF16 ? "bf16"
          : dtype == DType::kF16  ? "f16"
-                                 : "q8_0";
+         : dtype == DType::kQ8_0 ? "q8_0"
+                                 : "e4m3";
 }
 
 // [tokens, heads, head_dim], any strides (in elements, whole blocks) whose last is 1. Borrows, never owns.

@@ -46,10 +46,13 @@ Status tensor_of(const char* name, const rr_tensor* t, routerelay::MutableTensor
   if (t->ndim != 3)
     return invalid(fmt::format("{}.ndim is {}; legal: 3 (tokens, heads, head_dim)", name, t->ndim));
   if (t->shape == nullptr) return invalid(fmt::format("{}.shape is null; give its three sizes", name));
-  if (t->dtype_bits != 16 || t->dtype_lanes != 1 || (t->dtype_code != RR_FLOAT && t->dtype_code != RR_BFLOAT))
-    return invalid(fmt::format("{}.dtype is code {}, {} bits, {} lanes; legal: (2, 16, 1), (4, 16, 1)", name,
-                               t->dtype_code, t->dtype_bits, t->dtype_lanes));
-  out.dtype = t->dtype_code == RR_FLOAT ? DType::kF16 : DType::kBF16;
+  const bool is_e4m3 = t->dtype_code == RR_E4M3 && t->dtype_bits == 8;
+  if ((!is_e4m3 && (t->dtype_bits != 16 || (t->dtype_code != RR_FLOAT && t->dtype_code != RR_BFLOAT))) ||
+      t->dtype_lanes != 1)
+    return invalid(fmt::format(
+        "{}.dtype is code {}, {} bits, {} lanes; legal: (2, 16, 1), (4, 16, 1), for k and v also (10, 8, 1)",
+        name, t->dtype_code, t->dtype_bits, t->dtype_lanes));
+  out.dtype = is_e4m3 ? DType::kE4M3 : t->dtype_code == RR_FLOAT ? DType::kF16 : DType::kBF16;
   if (t->data != nullptr) out.data = static_cast<std::byte*>(t->data) + t->byte_offset;
   out.tokens = t->shape[0], out.heads = t->shape[1], out.head_dim = t->shape[2];
   if (t->strides == nullptr) {
@@ -88,6 +91,7 @@ Status args_of(const rr_cuda_attend_args* given, routerelay::cuda::AttendArgs& o
   out.n_sequences = a.n_sequences;
   out.n_rows = a.n_rows;
   out.routes = {a.row_offsets, a.picked, a.list_heads};
+  out.k_scale = a.k_scale, out.v_scale = a.v_scale;
   out.pages = {a.page_table, a.max_pages, a.page_size, a.page_stride};
   if (a.q_block != 0) out.q_block = a.q_block;
   if (a.k_block != 0) out.k_block = a.k_block;

@@ -32,7 +32,9 @@ RR_AT(page_table, 112);
 RR_AT(max_pages, 120);
 RR_AT(page_stride, 128);
 RR_AT(page_size, 136);
-static_assert(sizeof(rr_cuda_attend_args) == 144);
+RR_AT(k_scale, 144);
+RR_AT(v_scale, 152);
+static_assert(sizeof(rr_cuda_attend_args) == 160);
 #undef RR_AT
 static_assert(RR_DEVICE_CUDA == 2 && RR_CUDA_CAUSAL == 1);
 
@@ -92,7 +94,7 @@ TEST_F(CudaCApi, NamesTheWorkspaceThatItNeeds) {
 
 TEST_F(CudaCApi, StructSizeAndFlags) {
   args.struct_size = 7;
-  expect_refused("attend: args.struct_size is 7; set it to sizeof(*args), 144 here");
+  expect_refused("attend: args.struct_size is 7; set it to sizeof(*args), 160 here");
   args.struct_size = sizeof args;
   args.flags = 3;
   expect_refused("attend: args.flags is 0x3; this version knows 0x1");
@@ -132,11 +134,17 @@ TEST_F(CudaCApi, Tensors) {
   q = good, q.shape = nullptr;
   expect_refused("attend: q.shape is null; give its three sizes");
   q = good, q.dtype_bits = 32;
-  expect_refused("attend: q.dtype is code 4, 32 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1)");
+  expect_refused(
+      "attend: q.dtype is code 4, 32 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1), for k and v also (10, 8, "
+      "1)");
   q = good, q.dtype_code = RR_Q8_0;
-  expect_refused("attend: q.dtype is code 128, 16 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1)");
+  expect_refused(
+      "attend: q.dtype is code 128, 16 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1), for k and v also (10, "
+      "8, 1)");
   q = good, q.dtype_lanes = 2;
-  expect_refused("attend: q.dtype is code 4, 16 bits, 2 lanes; legal: (2, 16, 1), (4, 16, 1)");
+  expect_refused(
+      "attend: q.dtype is code 4, 16 bits, 2 lanes; legal: (2, 16, 1), (4, 16, 1), for k and v also (10, 8, "
+      "1)");
   const int64_t strides[3] = {1024, 128, 2};
   q = good, q.strides = strides;
   expect_refused("attend: q.strides[2] is 2; legal: 1");

@@ -22,9 +22,11 @@ namespace routerelay::cuda {
 // A kernel multiplies 16-bit inputs exactly, sums in f32, rounds probabilities and the output to the inputs' dtype.
 class Expected {
  public:
-  Expected(const support::Problem& p, const Routes& routes)
+  // `score_error`: what products of queries and keys may lose beyond that, as a part of their magnitude.
+  Expected(const support::Problem& p, const Routes& routes, double score_error = 0)
       : exact_(support::unfilled(p)),
         error_(exact_),
+        score_error_(score_error),
         unit_(p.q.view.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11) {
     if (p.q.view.dtype == DType::kF16) smallest_weight_ = 0x1p-22, smallest_out_ = 0x1p-25;
     const support::ExactInput in(p);
@@ -107,7 +109,7 @@ class Expected {
       for (size_t c = 0; c < dim; ++c) sum += q[c] * k[c], mass += std::fabs(q[c] * k[c]);
       score[i] = sum * bits;
       // Tensor cores cut each term to 2^-24 of the largest among its sixteen and the sum so far.
-      wrong[i] = mass * bits * static_cast<double>(dim) * 0x1p-24;
+      wrong[i] = mass * bits * (static_cast<double>(dim) * 0x1p-24 + score_error_);
       top = i == 0 ? score[0] : std::fmax(top, score[i]);
     }
     const double total = std::exp2(lse - top);
@@ -134,6 +136,7 @@ class Expected {
   }
 
   support::Exact exact_, error_;
+  double score_error_;
   double unit_;  // half a last place of 1, in the inputs' dtype
   // f16 ends early. Probabilities are taken relative to at most 2^3 times the largest one, in steps of 2^-24.
   double smallest_weight_ = 0, smallest_out_ = 0;

@@ -24,13 +24,14 @@ AttendPlan plan_of(const AttendArgs& args) {
 }
 
 TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
-  ASSERT_EQ(attend_configs().size(), 24U + 20U);
+  ASSERT_EQ(attend_configs().size(), 24U + 20U + 4U);
   for (AttendConfig config : attend_configs()) {
     AttendArgs a = legal_args(config.head_dim);
-    for (Tensor* t : {&a.q, &a.k, &a.v}) t->dtype = config.dtype;
-    a.out.dtype = config.dtype;
+    a.q.dtype = a.out.dtype = config.dtype;
+    a.k.dtype = a.v.dtype = config.kv_dtype;
     a.q_block = config.q_block, a.k_block = config.k_block;
-    config.arch = Arch::sm80;  // the device, which nobody has seen yet, may bring a faster one
+    if (!is_quantised(config))
+      config.arch = Arch::sm80;  // the device, which nobody has seen yet, may bring a faster one
     EXPECT_EQ(plan_of(a).config, config);
   }
 }

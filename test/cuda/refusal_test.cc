@@ -59,7 +59,7 @@ const Refusal kTensors[] = {
     {"HeadDimsDiffer", [](auto& a) { a.v.head_dim = 64; },
      "v.head_dim is 64, q's is 128; they must be equal"},
     {"DtypesDiffer", [](auto& a) { a.k.dtype = DType::kF16; },
-     "k.dtype is f16, q's is bf16; they must be equal"},
+     "k.dtype is f16, q's is bf16; they must be equal, or k's e4m3"},
     {"OutDtypeDiffers", [](auto& a) { a.out.dtype = DType::kF32; },
      "out.dtype is f32, q's is bf16; they must be equal"},
     {"ValuesShorter", [](auto& a) { a.v.tokens = 999; },

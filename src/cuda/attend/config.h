@@ -9,19 +9,24 @@ namespace routerelay::cuda {
 // Named as configs.def names them.
 enum class Arch { sm80, sm90 };
 namespace dtypes {
-inline constexpr DType bf16 = DType::kBF16, f16 = DType::kF16;
+inline constexpr DType bf16 = DType::kBF16, f16 = DType::kF16, e4m3 = DType::kE4M3;
 }
 
 // One compile-time choice; configs.def lists the legal ones.
 struct AttendConfig {
   Arch arch = Arch::sm90;
-  DType dtype = DType::kBF16;
+  DType dtype = DType::kBF16;     // of q and out
+  DType kv_dtype = DType::kBF16;  // of k and v: dtype, or e4m3
   int head_dim = 128;
   int q_block = 128;  // queries a row
   int k_block = 128;  // keys a block
 
   bool operator==(const AttendConfig&) const = default;
 };
+
+constexpr bool is_quantised(const AttendConfig& c) {
+  return c.kv_dtype == DType::kE4M3;
+}
 
 // Keys that one step of the sm_90 kernel multiplies, and those of them that lie side by side.
 constexpr int step_keys(const AttendConfig& c) {

@@ -17,8 +17,8 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendLaunch kLaunches[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, head_dim, q_block, k_block) \
-  RR_ATTEND_INSTANCE(arch, dtype, head_dim, q_block, k_block),
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block) \
+  RR_ATTEND_INSTANCE(arch, dtype, kv_dtype, head_dim, q_block, k_block),
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
@@ -82,6 +82,8 @@ AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const Or
   p.heads_per_kv_head = order.q_heads / order.kv_heads;
   p.causal = a.causal;
   p.scale_log2 = plan.scale_log2;
+  p.k_scale = a.k_scale;
+  p.v_scale = a.v_scale;
   p.out_data = a.out.data;
   p.out_token_stride = a.out.token_stride;
   p.out_head_stride = a.out.head_stride;
@@ -119,6 +121,9 @@ Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, 
   if (capability < 80)
     return {Code::kUnsupported,
             fmt::format("attend: the current device is sm_{}; legal: sm_80 and later", capability)};
+  if (is_quantised(plan.config) && capability != 90)
+    return {Code::kUnsupported,
+            fmt::format("attend: the current device is sm_{}; with e4m3 keys legal: sm_90", capability)};
   const Arch arch = forced != nullptr ? *forced : arch_for(capability, plan.config);
   const AttendLaunch launch = launch_of(arch, plan.config);
   RR_ASSERT(launch != nullptr);

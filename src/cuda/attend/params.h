@@ -17,7 +17,7 @@ struct TensorView {
 };
 
 struct AttendParams {
-  // [pages, heads, tokens, head_dim] of 16-bit elements; one page if not paged.
+  // [pages, heads, tokens, head_dim]; one page if not paged.
   CUtensorMap q, k, v, out;           // set for sm_90
   TensorView q_view, k_view, v_view;  // the same, without out
   const Work* work = nullptr;         // [kMaxFirst + n_work], in the order in which they should begin
@@ -30,10 +30,11 @@ struct AttendParams {
   int32_t n_work = 0;
   int32_t heads_per_kv_head = 1;
   bool causal = true;
-  float scale_log2 = 1;                               // of q.k, in bits
-  void* out_data = nullptr;                           // for rows that are not a whole box
-  int64_t out_token_stride = 0, out_head_stride = 0;  // elements
-  float* lse_log2 = nullptr;                          // [q_heads, lse_tokens] f32 or null
+  float scale_log2 = 1;                                // of q.k, in bits
+  const float *k_scale = nullptr, *v_scale = nullptr;  // [kv_heads] of e4m3 keys and values; null: 1
+  void* out_data = nullptr;                            // for rows that are not a whole box
+  int64_t out_token_stride = 0, out_head_stride = 0;   // elements
+  float* lse_log2 = nullptr;                           // [q_heads, lse_tokens] f32 or null
   int64_t lse_tokens = 0;
 };
 

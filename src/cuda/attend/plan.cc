@@ -23,8 +23,8 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendConfig kConfigs[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, head_dim, q_block, k_block) \
-  {Arch::arch, dtypes::dtype, head_dim, q_block, k_block},
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block) \
+  {Arch::arch, dtypes::dtype, dtypes::kv_dtype, head_dim, q_block, k_block},
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
@@ -37,13 +37,12 @@ constexpr bool has_general(AttendConfig config) {
   config.arch = Arch::sm80;
   return std::ranges::find(kConfigs, config) != std::end(kConfigs);
 }
-static_assert(std::ranges::all_of(kConfigs, has_general));
+static_assert(std::ranges::all_of(kConfigs, [](const auto& c) { return is_quantised(c) || has_general(c); }));
 
 constexpr int64_t kMaxHeads = 1 << 16;          // as on the CPU: more are a mistake
 constexpr int64_t kMaxWork = int64_t{1} << 30;  // the kernel's 32-bit index goes a few items beyond the last
 constexpr int64_t kAlign = 16;                  // bytes: the copy engine's grain
-constexpr int64_t kElementsAlign = kAlign / 2;
-constexpr int64_t kMaxStride = (int64_t{1} << 39) - kElementsAlign;  // its strides stay below 2^40 bytes
+constexpr int64_t kMaxStrideBytes = (int64_t{1} << 40) - kAlign;
 
 template <class... T>
 Status invalid(fmt::format_string<T...> text, T&&... args) {
@@ -56,10 +55,12 @@ Status check_aligned(std::string_view name, const void* pointer, int64_t bytes) 
   return invalid("{} is not aligned to {} bytes; move it", name, bytes);
 }
 
-Status check_stride(std::string_view name, int64_t elements, int64_t head_dim) {
-  if (elements >= head_dim && elements <= kMaxStride && elements % kElementsAlign == 0) return {};
-  return invalid("{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, elements, kElementsAlign,
-                 head_dim, kMaxStride);
+Status check_stride(std::string_view name, int64_t elements, const Tensor& t) {
+  const int64_t bytes = std::max(bytes_of(t.dtype, 1), int64_t{1}), step = kAlign / bytes,
+                most = kMaxStrideBytes / bytes;
+  if (elements >= t.head_dim && elements <= most && elements % step == 0) return {};
+  return invalid("{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, elements, step,
+                 t.head_dim, most);
 }
 
 Status check_tensor(const char* name, const Tensor& t) {
@@ -69,8 +70,8 @@ Status check_tensor(const char* name, const Tensor& t) {
   if (t.heads < 1 || t.heads > kMaxHeads)
     return invalid("{}.heads is {}; legal: 1 to {}", name, t.heads, kMaxHeads);
   RR_TRY(check_aligned(fmt::format("{}.data", name), t.data, kAlign));
-  if (t.tokens > 1) RR_TRY(check_stride(fmt::format("{}.token_stride", name), t.token_stride, t.head_dim));
-  if (t.heads > 1) RR_TRY(check_stride(fmt::format("{}.head_stride", name), t.head_stride, t.head_dim));
+  if (t.tokens > 1) RR_TRY(check_stride(fmt::format("{}.token_stride", name), t.token_stride, t));
+  if (t.heads > 1) RR_TRY(check_stride(fmt::format("{}.head_stride", name), t.head_stride, t));
   return {};
 }
 
@@ -82,10 +83,18 @@ Status check_shapes(const AttendArgs& a) {
   for (const auto& [name, t] : {std::pair<const char*, Tensor>{"k", a.k}, {"v", a.v}, {"out", a.out}}) {
     if (t.head_dim != a.q.head_dim)
       return invalid("{}.head_dim is {}, q's is {}; they must be equal", name, t.head_dim, a.q.head_dim);
-    if (t.dtype != a.q.dtype)
-      return invalid("{}.dtype is {}, q's is {}; they must be equal", name, dtype_name(t.dtype),
-                     dtype_name(a.q.dtype));
   }
+  if (a.out.dtype != a.q.dtype)
+    return invalid("out.dtype is {}, q's is {}; they must be equal", dtype_name(a.out.dtype),
+                   dtype_name(a.q.dtype));
+  if (a.k.dtype != a.q.dtype && a.k.dtype != DType::kE4M3)
+    return invalid("k.dtype is {}, q's is {}; they must be equal, or k's e4m3", dtype_name(a.k.dtype),
+                   dtype_name(a.q.dtype));
+  if (a.v.dtype != a.k.dtype)
+    return invalid("v.dtype is {}, k's is {}; they must be equal", dtype_name(a.v.dtype),
+                   dtype_name(a.k.dtype));
+  if (a.k.dtype != DType::kE4M3 && (a.k_scale != nullptr || a.v_scale != nullptr))
+    return invalid("k_scale or v_scale is given and k.dtype is {}; legal: with e4m3", dtype_name(a.k.dtype));
   if (a.v.tokens != a.k.tokens || a.v.heads != a.k.heads)
     return invalid("v is [{}, {}], k is [{}, {}]; tokens and heads must be equal", a.v.tokens, a.v.heads,
                    a.k.tokens, a.k.heads);
@@ -101,6 +110,8 @@ Status check_shapes(const AttendArgs& a) {
     return invalid("routes.heads is {}, q.heads is {}; legal: a divisor, or 0 for every query head",
                    a.routes.heads, a.q.heads);
   RR_TRY(check_aligned("lse_log2", a.lse_log2, alignof(float)));
+  RR_TRY(check_aligned("k_scale", a.k_scale, alignof(float)));
+  RR_TRY(check_aligned("v_scale", a.v_scale, alignof(float)));
   RR_TRY(check_aligned("routes.row_offsets", a.routes.row_offsets, alignof(int64_t)));
   RR_TRY(check_aligned("routes.picked", a.routes.picked, alignof(int32_t)));
   if (a.scale != 0 && !(a.scale >= 1e-37F && a.scale <= 1e38F))
@@ -112,7 +123,7 @@ Status check_shapes(const AttendArgs& a) {
 Status check_page_stride(const char* name, const Tensor& t, const PageTable& p, int64_t& stride) {
   stride = p.page_stride != 0 ? p.page_stride : p.page_size * t.token_stride;
   if (t.tokens == p.page_size) return {};
-  RR_TRY(check_stride("pages.page_stride", stride, t.head_dim));
+  RR_TRY(check_stride("pages.page_stride", stride, t));
   const int64_t least = (p.page_size - 1) * t.token_stride + t.head_dim;
   if (stride < least)
     return invalid("pages.page_stride is {}; legal: {} and more, what a page of {} spans", stride, least,
@@ -180,11 +191,11 @@ Status check_sequence(const AttendArgs& a, AttendPlan& plan) {
   return {};
 }
 
-// The values of one axis in sm80's configurations, which are every combination of them.
-template <class ValueOf>
-std::string legal(const ValueOf& value_of) {
+// The values of one axis in the configurations of some kind, which are every combination of them.
+template <class Kind, class ValueOf>
+std::string legal(const Kind& kind, const ValueOf& value_of) {
   std::vector<std::string> values;
-  for (const AttendConfig& c : kConfigs | std::views::filter(is_general)) {
+  for (const AttendConfig& c : kConfigs | std::views::filter(kind)) {
     const std::string value = fmt::format("{}", value_of(c));
     if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   }
@@ -192,22 +203,24 @@ std::string legal(const ValueOf& value_of) {
 }
 
 Status choose(const AttendArgs& a, AttendConfig& config) {
-  for (const AttendConfig& c : kConfigs) {
-    if (c == AttendConfig{Arch::sm80, a.q.dtype,
-                          std::in_range<int>(a.q.head_dim) ? static_cast<int>(a.q.head_dim) : 0, a.q_block,
-                          a.k_block}) {
+  const bool quantised = a.k.dtype == DType::kE4M3;
+  const auto kind = [&](const AttendConfig& c) { return quantised ? is_quantised(c) : is_general(c); };
+  const int head_dim = std::in_range<int>(a.q.head_dim) ? static_cast<int>(a.q.head_dim) : 0;
+  for (const AttendConfig& c : kConfigs | std::views::filter(kind)) {
+    if (c == AttendConfig{c.arch, a.q.dtype, a.k.dtype, head_dim, a.q_block, a.k_block}) {
       config = c;
       return {};
     }
   }
-  return {Code::kUnsupported,
-          fmt::format(
-              "attend: dtype {}, head_dim {}, rows of {} queries and blocks of {} keys are not in this "
-              "build; it has {}, head_dim {}, rows of {} and blocks of {}",
-              dtype_name(a.q.dtype), a.q.head_dim, a.q_block, a.k_block,
-              legal([](const auto& c) { return dtype_name(c.dtype); }),
-              legal([](const auto& c) { return c.head_dim; }), legal([](const auto& c) { return c.q_block; }),
-              legal([](const auto& c) { return c.k_block; }))};
+  return {
+      Code::kUnsupported,
+      fmt::format("attend: dtype {}{}, head_dim {}, rows of {} queries and blocks of {} keys are not in this "
+                  "build; it has {}{}, head_dim {}, rows of {} and blocks of {}",
+                  dtype_name(a.q.dtype), quantised ? " with e4m3 keys" : "", a.q.head_dim, a.q_block,
+                  a.k_block, legal(kind, [](const auto& c) { return dtype_name(c.dtype); }),
+                  quantised ? " with e4m3 keys" : "", legal(kind, [](const auto& c) { return c.head_dim; }),
+                  legal(kind, [](const auto& c) { return c.q_block; }),
+                  legal(kind, [](const auto& c) { return c.k_block; }))};
 }
 
 }  // namespace

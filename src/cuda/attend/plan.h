@@ -20,7 +20,7 @@ inline constexpr int64_t kWorkspaceAlign = 256;  // bytes: what cudaMalloc gives
 inline constexpr int64_t kMaxTokens = int64_t{1} << 30;
 
 struct AttendPlan {
-  AttendConfig config;  // of sm80
+  AttendConfig config;  // of sm80, or with e4m3 keys of sm90
   Sequence sequence;    // when there is only one
   int64_t n_rows = 0;   // of a head
   int64_t n_work = 0;   // rows of all heads

@@ -53,10 +53,11 @@ Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_s
     RR_TRY(found.status());
     known = encode = found.value().encode;
   }
-  constexpr int kElementBytes = 2, kBoxDims = 64;
+  constexpr int kBoxBytes = 128;
+  const auto element_bytes = static_cast<cuuint64_t>(bytes_of(tensor.dtype, 1));
   // The encoder judges also the stride of an axis of one, which may be anything.
   const auto stride = [&](int64_t elements, int64_t count) {
-    return static_cast<cuuint64_t>(count > 1 ? elements : tensor.head_dim) * kElementBytes;
+    return static_cast<cuuint64_t>(count > 1 ? elements : tensor.head_dim) * element_bytes;
   };
   const int64_t pages = tensor.tokens / page_tokens;
   const auto size_of = [](int64_t count) { return static_cast<cuuint64_t>(count); };
@@ -64,11 +65,15 @@ Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_s
                               size_of(pages)};
   const cuuint64_t strides[3] = {stride(tensor.token_stride, page_tokens),
                                  stride(tensor.head_stride, tensor.heads), stride(page_stride, pages)};
-  const cuuint32_t box[4] = {kBoxDims, static_cast<cuuint32_t>(box_tokens), 1, 1}, step[4] = {1, 1, 1, 1};
-  const CUresult result = encode(
-      &map, tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      4, const_cast<std::byte*>(tensor.data), size, strides, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(kBoxBytes / element_bytes),
+                             static_cast<cuuint32_t>(box_tokens), 1, 1},
+                   step[4] = {1, 1, 1, 1};
+  const CUtensorMapDataType type = tensor.dtype == DType::kBF16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : tensor.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  const CUresult result = encode(&map, type, 4, const_cast<std::byte*>(tensor.data), size, strides, box, step,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return {Code::kDeviceError,
             fmt::format("cuda: cuTensorMapEncodeTiled failed with {}", static_cast<int>(result))};

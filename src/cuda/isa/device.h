@@ -23,7 +23,7 @@ struct Device {
 // Of the current device.
 Result<Device> current_device();
 
-// A map of [tokens, heads, head_dim] in boxes of 64 dims by `box_tokens` tokens of one head of one page, 128-byte
+// A map of [tokens, heads, head_dim] in boxes of 128 bytes by `box_tokens` tokens of one head of one page, 128-byte
 // swizzled. Page i of `page_tokens` begins at i * page_stride elements; all tokens may be one page.
 Status make_tensor_map(const Tensor& tensor, int64_t page_tokens, int64_t page_stride, int box_tokens,
                        CUtensorMap& map);

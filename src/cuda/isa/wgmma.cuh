@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warpgroup matrix products (sm_90a): 64 rows by N columns, 16 deep, f32 sums in registers.
+// Warpgroup matrix products (sm_90a): 64 rows by N columns, 32 bytes deep, f32 sums in registers.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,6 +32,13 @@ RR_WGMMA(__half, F16, 64)
 RR_WGMMA(__half, F16, 128)
 RR_WGMMA(__half, F16, 256)
 #undef RR_WGMMA
+// e4m3 by e4m3, 32 deep: as many bytes a row as the others.
+template <int N>
+struct WgmmaE4M3;
+template <>
+struct WgmmaE4M3<128> {
+  using Shared = cute::SM90::GMMA::MMA_64x128x32_F32E4M3E4M3_SS_TN<>;
+};
 
 // A matrix of 128-byte swizzled rows in shared memory, 8-row groups 1024 bytes apart. Of the 64 bits that wgmma takes,
 // only the low half differs between matrices: kept alone, it is one uniform register, and moving on is one addition.

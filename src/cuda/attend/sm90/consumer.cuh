@@ -7,10 +7,21 @@
 #include "cuda/attend/params.h"
 #include "cuda/attend/sm90/shared.cuh"
 #include "cuda/attend/sm90/softmax.cuh"
+#include "cuda/isa/e4m3.cuh"
 #include "cuda/isa/stmatrix.cuh"
 #include "cuda/isa/wgmma.cuh"
 
 namespace routerelay::cuda {
+
+// The operation of e4m3 exists for one N only: it is named where it is used.
+template <class Element, int N, bool quantised>
+struct ScoreOpOf {
+  using Op = typename Wgmma<Element, N>::template Shared<Major::K>;
+};
+template <class Element, int N>
+struct ScoreOpOf<Element, N, true> {
+  using Op = typename WgmmaE4M3<N>::Shared;
+};
 
 template <AttendConfig cfg>
 class Consumer {
@@ -20,7 +31,8 @@ class Consumer {
   static constexpr int D = cfg.head_dim, N = C::kStepKeys;
   static constexpr uint32_t kTurn = 1,
                             kWholeConsumer = kTurn + kConsumers;  // named barriers, one for each consumer
-  using ScoreOp = typename Wgmma<Element, N>::template Shared<Major::K>;
+  static constexpr bool kQuantised = is_quantised(cfg);
+  using ScoreOp = typename ScoreOpOf<Element, N, kQuantised>::Op;
   using OutputOp = typename Wgmma<Element, D>::template Registers<Major::MN>;
 
  public:
@@ -45,7 +57,7 @@ class Consumer {
     if (ends_)
       next_row();
     else
-      key_slot_ = next_slot();
+      key_slot_ = next_key_slot();
     while (turn<0>(even, odd) && turn<1>(odd, even)) continue;
   }
 
@@ -67,12 +79,13 @@ class Consumer {
     take_turn();  // also: what the other warps of this consumer say of the step at hand is known
     if (stream_.misfit[part()][which] != 0) [[unlikely]]
       weigh_again(probability, which);
-    free_slot(out_key_slot_);
+    free_key_slot(out_key_slot_);
     begin_scores(tile_, key_slot_);
     // Of three slots, the values at hand come into one that the other consumer gives back in its turn.
-    if constexpr (S::kSlots == 3) pass_turn();
+    constexpr bool kEarly = !kQuantised && S::kSlots == 3;
+    if constexpr (kEarly) pass_turn();
     const int value_slot = begin_output(probability);
-    if constexpr (S::kSlots > 3) pass_turn();
+    if constexpr (!kEarly) pass_turn();
     wait_for_products<1>();
     const bool ends = ends_;
     const Softmax<Element> ended = rows_;
@@ -82,7 +95,7 @@ class Consumer {
     // The tile after the next comes into the buffer of the output at hand: after a row of one step it must wait.
     const bool late = ends && ends_;
     if (!ends_) [[likely]] {
-      key_slot_ = next_slot();
+      key_slot_ = next_key_slot();
     } else if (!late) {
       next_row();
     }
@@ -114,7 +127,42 @@ class Consumer {
     special_ = max(1, stream_.tile[tile_].masked);
     step_ = 0;
     buffer_.advance();
-    if (steps_ > 0) key_slot_ = next_slot();
+    if constexpr (kQuantised) {
+      if (steps_ > 0) split_queries();
+    }
+    if (steps_ > 0) key_slot_ = next_key_slot();
+  }
+
+  // The row's queries, 16 bits each, become two e4m3 parts whose sum they are, nearly. What the larger part leaves goes
+  // to the tile's first box: products of e4m3 are summed with some 13 bits of the largest, so the small ones come
+  // first. Two lanes a query, 64 dims each; a warp's queries are its own.
+  __device__ void split_queries() {
+    const int row = warp_ * 16 + lane_ / 2, half = lane_ % 2;
+    auto& boxes = stream_.query[tile_][part()];
+    uint4 chunk[8];
+    float most = 0;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      chunk[c] =
+          *reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(boxes[half]) + swizzled(row, c));
+      most = fmaxf(most, largest_of<Element>(chunk[c]));
+    }
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    const PowerOfTwo up = PowerOfTwo::that_fits_e4m3(most);
+    __syncwarp();
+#pragma unroll
+    for (int c = 0; c < 8; c += 2) {
+      uint4 large, rest;
+      split_e4m3<Element>(chunk[c], chunk[c + 1], up.value, large, rest);
+      const int at = swizzled(row, half * 4 + c / 2);
+      *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[0]) + at) = rest;
+      *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[1]) + at) = large;
+    }
+    if (half == 0)
+      stream_.score_scale_log2[tile_][part()][row] =
+          params_.scale_log2 * stream_.key_scale[tile_] * up.inverse;
+    fence_for_async_reads();
+    named_wait(kWholeConsumer + index_, kWarpgroup);
   }
 
   __device__ int next_slot() {
@@ -123,21 +171,57 @@ class Consumer {
     slot_.advance();
     return slot;
   }
+  __device__ int next_key_slot() {
+    if constexpr (kQuantised) {
+      const int slot = key8_.slot;
+      stream_.key8_full[slot].wait(key8_.parity);
+      key8_.advance();
+      return slot;
+    } else {
+      return next_slot();
+    }
+  }
+  __device__ void free_key_slot(int slot) {
+    if constexpr (kQuantised) {
+      if (lane_ == 0) stream_.key8_free[slot].arrive();
+    } else {
+      free_slot(slot);
+    }
+  }
   __device__ void free_slot(int slot) {
     if (lane_ == 0) stream_.slot_free[slot].arrive();
   }
 
-  // scores = queries x keys, 16 dims at a time.
+  // scores = queries x keys, 16 dims at a time, or 32 of a part of the queries.
   __device__ void begin_scores(int tile, int key_slot) {
-    const Matrix queries = Matrix::at(stream_.query[tile][part()]), keys = Matrix::at(stream_.slot[key_slot]);
+    const Matrix queries = Matrix::at(stream_.query[tile][part()]);
+    const Matrix keys = key_tile(key_slot);
     begin_products();
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
       const int box = d / kBoxDims, within = d % kBoxDims * 2;
-      multiply<ScoreOp>(queries.moved(box * kConsumerRows * 128 + within), keys.moved(box * N * 128 + within),
-                        score_, d == 0 ? ScaleOut::Zero : ScaleOut::One);
+      multiply<ScoreOp>(queries.moved(box * kConsumerRows * 128 + within),
+                        keys.moved((kQuantised ? 0 : box * N * 128) + within), score_,
+                        d == 0 ? ScaleOut::Zero : ScaleOut::One);
     }
     end_products();
+  }
+
+  __device__ Matrix key_tile(int slot) const {
+    if constexpr (kQuantised)
+      return Matrix::at(stream_.key8[slot]);
+    else
+      return Matrix::at(stream_.slot[slot]);
+  }
+
+  // Of the scores of a tile's queries.
+  __device__ __forceinline__ auto scale_of(int tile) const {
+    if constexpr (kQuantised) {
+      const float* row = stream_.score_scale_log2[tile][part()] + warp_ * 16 + lane_ / 4;
+      return RowScales{{row[0], row[8]}};
+    } else {
+      return OneScale{params_.scale_log2};
+    }
   }
 
   // output += probabilities x values of the next slot, 16 keys at a time.
@@ -159,11 +243,12 @@ class Consumer {
   // Scores of step_, which have arrived -> its probabilities.
   __device__ __forceinline__ void weigh(uint32_t (&probability)[N / 4], int which) {
     settled(score_);
+    const auto scale = scale_of(tile_);
     if (step_ < special_) [[unlikely]] {
       hide_unseen(stream_.tile[tile_], step_);
-      rows_.begin(score_, params_.scale_log2);
+      rows_.begin(score_, scale);
     }
-    if (!rows_.weigh(score_, params_.scale_log2, probability)) stream_.misfit[part()][which] = 1;
+    if (!rows_.weigh(score_, scale, probability)) stream_.misfit[part()][which] = 1;
     settled(probability);  // not after the wait for the values' products, which exponentials hide
   }
 
@@ -175,11 +260,12 @@ class Consumer {
     settled(score_);
     const Tile<cfg>& tile = stream_.tile[out_tile_];
     if (out_step_ < tile.masked) hide_unseen(tile, out_step_);
+    const auto scale = scale_of(out_tile_);
     float factor[2];
     rows_.forget_step();
-    rows_.raise(score_, params_.scale_log2, factor);
+    rows_.raise(score_, scale, factor);
     // Beyond 2^24 bits f32 scores are coarser than the headroom, and NaN never fits: they stay as they are.
-    rows_.weigh(score_, params_.scale_log2, probability);
+    rows_.weigh(score_, scale, probability);
     rescale(factor);
     named_wait(kWholeConsumer + index_, kWarpgroup);  // everyone has seen why
     stream_.misfit[part()][which] = 0;
@@ -236,8 +322,12 @@ class Consumer {
   // Over the row's queries, which no product reads any more; the storer brings it to device memory.
   __device__ void write_output(const Softmax<Element>& rows, int tile_idx) {
     const float total[2] = {rows.total(0), rows.total(1)};
-    const float inverse[2] = {total[0] == 0 ? 0 : reciprocal_approx(total[0]),
-                              total[1] == 0 ? 0 : reciprocal_approx(total[1])};
+    float inverse[2] = {total[0] == 0 ? 0 : reciprocal_approx(total[0]),
+                        total[1] == 0 ? 0 : reciprocal_approx(total[1])};
+    if constexpr (kQuantised) {
+      inverse[0] *= stream_.value_scale[tile_idx];
+      inverse[1] *= stream_.value_scale[tile_idx];
+    }
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
       uint32_t values[4];
@@ -266,9 +356,10 @@ class Consumer {
   const AttendParams& params_;
   S& stream_;
   const int index_, warp_, lane_;
-  Ring<2> buffer_;        // the query tile after tile_
-  Ring<S::kSlots> slot_;  // the slot that is read next
-  int tile_ = 0;          // whose scores are made next
+  Ring<2> buffer_;           // the query tile after tile_
+  Ring<S::kSlots> slot_;     // the slot that is read next
+  Ring<S::kKeySlots> key8_;  // the slot of e4m3 keys that is read next
+  int tile_ = 0;             // whose scores are made next
   int steps_ = 0, step_ = 0;
   int special_ = 0;  // its first steps: the first of all, and those with hidden keys
   int key_slot_ = 0;

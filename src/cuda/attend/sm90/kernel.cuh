@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // work, q, k, v -> out, lse_log2 on Hopper: one CTA a multiprocessor takes rows until none is left. Its first
-// warpgroup moves data (of each stream of rows, one warp loads and one stores), the other two compute.
+// warpgroup moves data (of each stream of rows, one warp loads and one stores; e4m3 values are converted by two more),
+// the other two compute.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "cuda/attend/sm90/consumer.cuh"
+#include "cuda/attend/sm90/converter.cuh"
 #include "cuda/attend/sm90/loader.cuh"
 #include "cuda/attend/sm90/storer.cuh"
 #include "cuda/isa/launch.h"
@@ -13,19 +15,22 @@
 namespace routerelay::cuda {
 
 inline constexpr int kSm90Threads = (1 + kConsumers) * kWarpgroup;
-// Of 168 registers a thread at launch: two consumers take what the movers give back. With two streams there are more
-// movers' tasks, and shorter steps need fewer consumers' registers.
+// Of 168 registers a thread at launch: two consumers take what the movers give back. Two streams, or rings of their own
+// for keys and values, are more for a mover to keep in mind.
+constexpr bool has_busy_movers(const AttendConfig& c) {
+  return c.q_block == 64 || is_quantised(c);
+}
 constexpr uint32_t mover_registers(const AttendConfig& c) {
-  return c.q_block == 64 ? 56 : 40;
+  return has_busy_movers(c) ? 56 : 40;
 }
 constexpr uint32_t consumer_registers(const AttendConfig& c) {
-  return c.q_block == 64 ? 224 : 232;
+  return has_busy_movers(c) ? 224 : 232;
 }
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
-template <DType dtype, int head_dim, int q_block, int k_block>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block>
 __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_constant__ AttendParams params) {
-  constexpr AttendConfig cfg{Arch::sm90, dtype, head_dim, q_block, k_block};
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block};
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<cfg>*>(memory);
   set_up(shared);
@@ -34,7 +39,10 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   if (warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<mover_registers(cfg)>();
     const int stream = warp / 2;
-    if (stream >= Cut<cfg>::kStreams) return;
+    if (stream >= Cut<cfg>::kStreams) {
+      if constexpr (is_quantised(cfg)) convert_values(shared.stream[0], warp % kConverters);
+      return;
+    }
     if (warp % 2 == 0)
       Loader<cfg>(params, shared.stream[stream], stream).run();
     else
@@ -45,10 +53,12 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   }
 }
 
-template <DType dtype, int head_dim, int q_block, int k_block>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block>
 cudaError_t launch_sm90(const AttendParams& params, int multiprocessors, cudaStream_t stream) {
-  const auto kernel = attend_sm90<dtype, head_dim, q_block, k_block>;
-  constexpr int kSharedBytes = sizeof(Shared<AttendConfig{Arch::sm90, dtype, head_dim, q_block, k_block}>);
+  const auto kernel = attend_sm90<dtype, kv_dtype, head_dim, q_block, k_block>;
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block};
+  constexpr int kSharedBytes = sizeof(Shared<cfg>);
+  static_assert(kSharedBytes <= Stream<cfg>::kLimit);
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;

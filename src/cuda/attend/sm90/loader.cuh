@@ -36,10 +36,10 @@ class Loader {
       Place next = place_of(0);
       for (int step = 0; step < steps; ++step) {
         const Place keys = next;
-        load_slot(params_.k, kv_head, keys);
+        load_keys(kv_head, keys);
         if (step + 1 < steps) next = place_of(step + 1);  // a page is asked for long before it is needed
         // Values follow one step behind, as the consumers want them: across row ends too.
-        if (value_head >= 0) load_slot(params_.v, value_head, values);
+        if (value_head >= 0) load_values(value_head, values);
         rows_.progress();
         values = keys;
         value_head = kv_head;
@@ -50,7 +50,7 @@ class Loader {
       stream_.tile[buffer_.slot].steps = 0;
       stream_.query_full[buffer_.slot].arrive();
     }
-    if (value_head >= 0) load_slot(params_.v, value_head, values);
+    if (value_head >= 0) load_values(value_head, values);
   }
 
  private:
@@ -88,7 +88,7 @@ class Loader {
   }
 
   __device__ __forceinline__ Place place_of(int step) {
-    const int row = lane_ / S::kBoxes * params_.box_keys;  // of the step's keys
+    const int row = lane_ / S::kKeyBoxes * params_.box_keys;  // of the step's keys
     int32_t at = key(step, 0);
 #pragma unroll
     for (int i = 1; i < C::kPieces; ++i) {
@@ -129,9 +129,19 @@ class Loader {
         if (first < tile.keys && first + C::kPieceKeys > tile.keys) tile.ragged = step + 1;
       }
     }
+    [[maybe_unused]] float key_scale = 1, value_scale = 1;
+    if constexpr (is_quantised(cfg)) {
+      const int kv_head = tile.q_head / params_.heads_per_kv_head;
+      if (params_.k_scale != nullptr) key_scale = params_.k_scale[kv_head];
+      if (params_.v_scale != nullptr) value_scale = params_.v_scale[kv_head];
+    }
     wait_for_query_buffer();
     Barrier& full = stream_.query_full[buffer_.slot];
     if (lane_ == 0) {
+      if constexpr (is_quantised(cfg)) {
+        stream_.key_scale[buffer_.slot] = key_scale;
+        stream_.value_scale[buffer_.slot] = value_scale;
+      }
       stream_.tile[buffer_.slot] = tile;
       full.arrive_and_expect_tx(S::kQueryBytes);
     }
@@ -144,6 +154,18 @@ class Loader {
     buffer_.advance();
   }
 
+  __device__ __forceinline__ void load_keys(int head, Place place) {
+    if constexpr (is_quantised(cfg))
+      load(params_.k, head, place, key8_, stream_.key8_full, stream_.key8_free, stream_.key8);
+    else
+      load_slot(params_.k, head, place);
+  }
+  __device__ __forceinline__ void load_values(int head, Place place) {
+    if constexpr (is_quantised(cfg))
+      load(params_.v, head, place, value8_, stream_.value8_full, stream_.value8_free, stream_.value8);
+    else
+      load_slot(params_.v, head, place);
+  }
   __device__ __forceinline__ void load_slot(const CUtensorMap& map, int head, Place place) {
     Barrier& full = stream_.slot_full[slot_.slot];
     stream_.slot_free[slot_.slot].wait(slot_.parity ^ 1);
@@ -155,6 +177,20 @@ class Loader {
                {box * kBoxDims, place.token, head, place.page});
     }
     slot_.advance();
+  }
+  // e4m3: a box is a whole token wide.
+  template <int N, class Tile>
+  __device__ __forceinline__ void load(const CUtensorMap& map, int head, Place place, Ring<N>& ring,
+                                       Barrier (&full)[N], Barrier (&free)[N], Tile (&tiles)[N]) {
+    free[ring.slot].wait(ring.parity ^ 1);
+    if (lane_ == 0) full[ring.slot].arrive_and_expect_tx(sizeof(Tile));
+    __syncwarp();
+    const int row = lane_ * params_.box_keys;
+    if (row < C::kStepKeys) {
+      load_box(map, full[ring.slot], kKeepInL2, tiles[ring.slot] + row * cfg.head_dim,
+               {0, place.token, head, place.page});
+    }
+    ring.advance();
   }
 
   // Zeros and -inf for the queries of a row that sees nothing.
@@ -178,7 +214,9 @@ class Loader {
   WorkStream rows_;
   int before_ = 0;  // pieces, or halves of a block, that the row's first step leaves out
   Ring<2> buffer_;
-  Ring<S::kSlots> slot_;
+  Ring<S::kSlots> slot_;     // of keys and values of q's dtype
+  Ring<S::kKeySlots> key8_;  // of e4m3
+  Ring<S::kValueSlots> value8_;
 };
 
 }  // namespace routerelay::cuda

@@ -18,6 +18,7 @@ namespace routerelay::cuda {
 inline constexpr int kConsumers = 2;      // warpgroups that compute
 inline constexpr int kWarpgroup = 128;    // threads
 inline constexpr int kConsumerRows = 64;  // queries of a consumer: what one wgmma is high
+inline constexpr int kConverters = 2;     // warps that convert e4m3 values
 
 // First key of the missing second block of an odd list: past every query's sight and past every tensor's end.
 inline constexpr int32_t kNoKey = 0x40000000;
@@ -52,8 +53,28 @@ struct Tile {
   int32_t first_key[Cut<cfg>::kMaxMasked][Cut<cfg>::kPieces] = {};
 };
 
+// e4m3 keys and values arrive in rings of their own. Keys are multiplied as they are, by queries in two parts; values
+// are converted, since wgmma takes none that lie with a token's elements side by side.
 template <AttendConfig cfg>
-struct Stream {
+struct QuantisedRings {
+  static constexpr int kKeySlots = 4, kValueSlots = 2, kTileBytes = Cut<cfg>::kStepKeys * cfg.head_dim;
+  static_assert(cfg.head_dim == 128 && cfg.q_block == 128,
+                "a token is one row of a box; two warps are free to convert");
+
+  alignas(1024) uint8_t key8[kKeySlots][kTileBytes];
+  alignas(1024) uint8_t value8[kValueSlots][kTileBytes];
+  Barrier key8_full[kKeySlots], key8_free[kKeySlots];          // loader -> consumers; consumers -> loader
+  Barrier value8_full[kValueSlots], value8_free[kValueSlots];  // loader -> converters; converters -> loader
+  // Of each query tile.
+  float key_scale[2], value_scale[2];
+  float score_scale_log2[2][kConsumers][kConsumerRows];  // of each of its queries
+};
+struct NoRings {
+  static constexpr int kKeySlots = 1, kValueSlots = 1;  // never used
+};
+
+template <AttendConfig cfg>
+struct Stream : std::conditional_t<is_quantised(cfg), QuantisedRings<cfg>, NoRings> {
   using Element = std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;
   static constexpr int D = cfg.head_dim, kBoxes = D / kBoxDims;
   static constexpr int kStreams = Cut<cfg>::kStreams, kStepKeys = Cut<cfg>::kStepKeys;
@@ -61,17 +82,21 @@ struct Stream {
   static constexpr int kQueryBytes = kConsumersEach * kConsumerRows * D * 2, kSlotBytes = kStepKeys * D * 2;
   static constexpr int kLimit = 227 * 1024;  // of one CTA on sm_90
   static constexpr int kOthers = 1536;       // barriers, tiles and what alignment takes
-  // D 128: 2 x 32 KiB of queries, then 5 x 32 KiB or twice 5 x 16 KiB. More than 8 slots were never full.
+  static constexpr int kKeyBoxes = is_quantised(cfg) ? 1 : kBoxes;  // that a key arrives in
+  // D 128: 2 x 32 KiB of queries, then 5 x 32 KiB or twice 5 x 16 KiB. More than 8 slots were never full. Beside the
+  // rings of e4m3 there is room for two: values in use, and values in the making.
   static constexpr int kSlots =
-      std::min(8, (kLimit - kOthers) / kStreams / kSlotBytes - 2 * kQueryBytes / kSlotBytes);
-  static_assert(kSlots >= 3, "two key tiles and a value tile are in use at a time");
+      is_quantised(cfg)
+          ? 2
+          : std::min(8, (kLimit - kOthers) / kStreams / kSlotBytes - 2 * kQueryBytes / kSlotBytes);
+  static_assert(kSlots >= 3 || is_quantised(cfg), "two key tiles and a value tile are in use at a time");
 
   // Boxes: rows of 64 elements, swizzled; a tile of head_dim 128 is two boxes, dims 0..63 and 64..127.
   alignas(1024) Element query[2][kConsumersEach][kBoxes][kConsumerRows * kBoxDims];  // later the row's output
   alignas(1024) Element slot[kSlots][kBoxes][kStepKeys * kBoxDims];
-  Barrier query_full[2], query_free[2];  // loader -> consumers and storer; storer -> loader
-  Barrier out_full[2];                   // consumers -> storer
-  Barrier slot_full[kSlots], slot_free[kSlots];
+  Barrier query_full[2], query_free[2];          // loader -> consumers and storer; storer -> loader
+  Barrier out_full[2];                           // consumers -> storer
+  Barrier slot_full[kSlots], slot_free[kSlots];  // loader, or converters -> consumers; and back
   Tile<cfg> tile[2];
   // A consumer's step is to be weighed again: of even and odd steps, since a warp may say it of the next step before
   // another has asked about this one.
@@ -95,8 +120,18 @@ __device__ void set_up(Shared<cfg>& shared) {
       stream.out_full[i].init(kConsumerWarps);
     }
     for (int i = 0; i < Stream<cfg>::kSlots; ++i) {
-      stream.slot_full[i].init(1);
+      stream.slot_full[i].init(is_quantised(cfg) ? kConverters : 1);
       stream.slot_free[i].init(kConsumerWarps);
+    }
+    if constexpr (is_quantised(cfg)) {
+      for (int i = 0; i < stream.kKeySlots; ++i) {
+        stream.key8_full[i].init(1);
+        stream.key8_free[i].init(kConsumerWarps);
+      }
+      for (int i = 0; i < stream.kValueSlots; ++i) {
+        stream.value8_full[i].init(1);
+        stream.value8_free[i].init(kConverters);
+      }
     }
     cutlass::arch::fence_barrier_init();
   }

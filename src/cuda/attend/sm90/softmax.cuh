@@ -11,6 +11,16 @@
 
 namespace routerelay::cuda {
 
+// What a score of each of a thread's two rows is worth, in bits: one for all, or its row's own.
+struct OneScale {
+  float log2;
+  __device__ float operator[](int) const { return log2; }
+};
+struct RowScales {
+  float log2[2];
+  __device__ float operator[](int row) const { return log2[row]; }
+};
+
 // Registers 4 p + 2 r and 4 p + 2 r + 1 of an accumulator are pair p of row r, the thread's two rows being 8 apart.
 //
 // A step's exponentials are taken relative to an earlier maximum of the row, plus headroom. Whether a score went beyond
@@ -38,8 +48,8 @@ struct Softmax {
 
   // Scores [q.k, unscaled] of a step -> probabilities, packed as the left operand of the next product.
   // False where one is misfit: then the step's scores are to be made again, raised and weighed again.
-  template <int N>
-  __device__ __forceinline__ bool weigh(float (&scores)[N], float scale_log2,
+  template <int N, class Scale>
+  __device__ __forceinline__ bool weigh(float (&scores)[N], Scale scale_log2,
                                         uint32_t (&probability)[N / 2]) {
     constexpr int kPairs = N / 4, kChunks = kPairs / kChunk;  // of a row
     sum[0] += step_sum[0];
@@ -60,8 +70,8 @@ struct Softmax {
 #pragma unroll
       for (int i = 0; i < kChunk; ++i) {
         const int p = c % kChunks * kChunk + i;
-        const float x = exp2_approx(fmaf(scores[4 * p + 2 * row], scale_log2, ready));
-        const float y = exp2_approx(fmaf(scores[4 * p + 2 * row + 1], scale_log2, ready));
+        const float x = exp2_approx(fmaf(scores[4 * p + 2 * row], scale_log2[row], ready));
+        const float y = exp2_approx(fmaf(scores[4 * p + 2 * row + 1], scale_log2[row], ready));
         even = i == 0 ? x : even + x;
         odd = i == 0 ? y : odd + y;
         bits |= probability[2 * p + row] = packed<Element>(x, y);
@@ -74,26 +84,26 @@ struct Softmax {
   }
 
   // Sets the tops of rows that have seen nothing before a step.
-  template <int N>
-  __device__ void begin(const float (&scores)[N], float scale_log2) {
+  template <int N, class Scale>
+  __device__ void begin(const float (&scores)[N], Scale scale_log2) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float most = largest(scores, row);
-      if (top[row] == kLowest && most > -INFINITY) top[row] = fmaf(most, scale_log2, kHeadroom);
+      if (top[row] == kLowest && most > -INFINITY) top[row] = fmaf(most, scale_log2[row], kHeadroom);
     }
   }
 
   // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by
   // `factor`, per row; the sums already are.
-  template <int N>
-  __device__ void raise(const float (&scores)[N], float scale_log2, float (&factor)[2]) {
+  template <int N, class Scale>
+  __device__ void raise(const float (&scores)[N], Scale scale_log2, float (&factor)[2]) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float most = largest(scores, row);
       factor[row] = 1;
       // Only where this row itself does not fit, so that its bits do not depend on its neighbours.
-      if (!(fmaf(most, scale_log2, -top[row]) >= 1)) continue;
-      const float raised = fmaf(most, scale_log2, kHeadroom);
+      if (!(fmaf(most, scale_log2[row], -top[row]) >= 1)) continue;
+      const float raised = fmaf(most, scale_log2[row], kHeadroom);
       factor[row] = exp2_approx(top[row] - raised);
       sum[row] *= factor[row];
       top[row] = raised;
