@@ -103,6 +103,7 @@ Result<Record> measure(const CudaCase& c, double seconds) {
                  {"heads", c.q_heads},
                  {"kv_heads", c.kv_heads},
                  {"head_dim", c.head_dim},
+                 {"kv_dtype", dtype_name(c.kv_dtype)},
                  {"density", rounded(problem.density())},
                  {"page", c.page},
                  {"causal", c.causal},

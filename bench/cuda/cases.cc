@@ -30,6 +30,10 @@ const CudaCase kCases[] = {
     {.name = "ragged", .lengths = kRagged, .density = 0.10},
     {.name = "ragged-paged", .lengths = kRagged, .density = 0.10, .page = 64},
     {.name = "d64-128x64-32k-10", .k_block = 64, .head_dim = 64, .density = 0.10},
+    {.name = "e4m3-128x128-32k-10", .density = 0.10, .kv_dtype = DType::kE4M3},
+    {.name = "e4m3-128x64-32k-10", .k_block = 64, .density = 0.10, .kv_dtype = DType::kE4M3},
+    {.name = "e4m3-128x64-128k-10", .k_block = 64, .lengths = k128K, .density = 0.10, .kv_dtype = DType::kE4M3},
+    {.name = "e4m3-dense-32k", .kv_dtype = DType::kE4M3},
 };
 // clang-format on
 

@@ -7,9 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "routerelay/tensor.hpp"
+
 namespace routerelay::bench {
 
-// Prefill of whole sequences in bf16. Without `density` and `top` it is dense: no list to read.
+// Prefill of whole sequences, queries in bf16. Without `density` and `top` it is dense: no list to read.
 struct CudaCase {
   const char* name = "";
   int q_block = 128, k_block = 128;
@@ -20,6 +22,7 @@ struct CudaCase {
   int longest = 1;     // the very last row picks so many times what the others pick
   int page = 0;        // tokens; 0: keys and values are contiguous
   bool causal = true;
+  DType kv_dtype = DType::kBF16;  // or kE4M3, with a scale a head
   bool by_name_only = false;  // takes tens of GB and seconds a call
 
   bool dense() const { return density == 0 && top == 0; }

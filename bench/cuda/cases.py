@@ -11,7 +11,7 @@ RAGGED = (1024, 3000, 5120, 9999, 16384, 24001, 40000, 65536)  # tokens; some en
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Prefill of whole sequences in bf16. Without `density` and `top` it is dense: no list to read."""
+    """Prefill of whole sequences, queries in bf16. Without `density` and `top` it is dense: no list to read."""
 
     name: str
     q_block: int = 128
@@ -25,6 +25,7 @@ class Case:
     longest: int = 1  # the very last row picks so many times what the others pick
     page: int = 0  # tokens; 0: keys and values are contiguous
     causal: bool = True
+    kv_dtype: str = "bf16"  # or "e4m3", with a scale a head
     by_name_only: bool = False  # takes tens of GB and seconds a call
     beside: str = ""  # the case that is measured in the same turns, to compare rates with
     bar_tflops: float = 0.0
@@ -102,15 +103,21 @@ TABLE = (
     Case("ragged", lengths=RAGGED, density=0.10),
     Case("ragged-paged", lengths=RAGGED, density=0.10, page=64, beside="ragged", bars=(("beside", 0.92),)),
     Case("d64-128x64-32k-10", k_block=64, head_dim=64, density=0.10, bar_tflops=380),
+    Case("e4m3-128x128-32k-10", density=0.10, kv_dtype="e4m3", beside="128x128-32k-10"),
+    Case("e4m3-128x64-32k-10", k_block=64, density=0.10, kv_dtype="e4m3", beside="128x64-32k-10"),
+    Case("e4m3-128x64-128k-10", k_block=64, lengths=(131072,), density=0.10, kv_dtype="e4m3",
+         beside="128x64-128k-10"),
+    Case("e4m3-dense-32k", kv_dtype="e4m3", beside="dense-32k"),
 )
 BY_NAME = {case.name: case for case in TABLE}
 
 
 def select(names):
-    """The cases of these names in their order; of none: all that no other case brings along and that are not large."""
+    """The cases of these names in their order; of none: all but large ones, and those without a bar that are beside one."""
     if not names:
-        brought = {case.beside for case in TABLE if case.beside} - {"dense-32k"}
-        return [case for case in TABLE if case.name not in brought and not case.by_name_only]
+        beside = {case.beside for case in TABLE}
+        return [case for case in TABLE
+                if not case.by_name_only and (case.name not in beside or case.bars or case.bar_tflops)]
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         raise ValueError(f"--case {unknown[0]} is unknown; legal: {', '.join(BY_NAME)}")

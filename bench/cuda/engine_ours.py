@@ -5,14 +5,15 @@ import ctypes
 
 import torch
 
-from contestant import Contestant
+from contestant import Contestant, Unavailable
 
 _c = ctypes
-CUDA, BFLOAT, CAUSAL = 2, 4, 1  # of rr_tensor and rr_cuda_attend_args
+CUDA, CAUSAL = 2, 1  # of rr_tensor and rr_cuda_attend_args
+DTYPES = {torch.bfloat16: (4, 16), torch.float8_e4m3fn: (10, 8)}  # code and bits
 
 
 class Tensor(_c.Structure):
-    """rr_tensor over a bf16 torch tensor [tokens, heads, head_dim], which it keeps alive."""
+    """rr_tensor over a torch tensor [tokens, heads, head_dim], which it keeps alive."""
 
     _fields_ = [("data", _c.c_void_p), ("device_type", _c.c_int32), ("device_id", _c.c_int32), ("ndim", _c.c_int32),
                 ("dtype_code", _c.c_uint8), ("dtype_bits", _c.c_uint8), ("dtype_lanes", _c.c_uint16),
@@ -21,8 +22,9 @@ class Tensor(_c.Structure):
     @classmethod
     def of(cls, tensor):
         three = _c.c_int64 * 3
+        code, bits = DTYPES[tensor.dtype]
         made = cls(data=tensor.data_ptr(), device_type=CUDA, device_id=tensor.device.index or 0, ndim=3,
-                   dtype_code=BFLOAT, dtype_bits=16, dtype_lanes=1, shape=three(*tensor.shape),
+                   dtype_code=code, dtype_bits=bits, dtype_lanes=1, shape=three(*tensor.shape),
                    strides=three(*tensor.stride()))
         made.tensor = tensor
         return made
@@ -35,7 +37,7 @@ class AttendArgs(_c.Structure):
                  ("n_rows", _c.c_int64), ("row_offsets", _c.c_void_p), ("picked", _c.c_void_p),
                  ("q_block", _c.c_int32), ("k_block", _c.c_int32), ("scale", _c.c_float), ("list_heads", _c.c_int64),
                  ("page_table", _c.c_void_p), ("max_pages", _c.c_int64), ("page_stride", _c.c_int64),
-                 ("page_size", _c.c_int32)]
+                 ("page_size", _c.c_int32), ("k_scale", _c.c_void_p), ("v_scale", _c.c_void_p)]
 
 
 class EngineError(RuntimeError):
@@ -57,6 +59,8 @@ class Engine:
 
     def prepare(self, problem):
         case = problem.case
+        if case.page and problem.cache is not None:
+            raise Unavailable("e4m3 keys and values are timed where they are contiguous")
         out = torch.empty_like(problem.q)
         lse_log2 = torch.empty(case.q_heads, case.tokens, dtype=torch.float32, device=problem.device)
         args = self._args(problem, out, lse_log2)
@@ -87,6 +91,9 @@ class Engine:
             k, v, table = problem.pages
             args.page_table, args.max_pages, args.page_size = table.data_ptr(), table.shape[1], case.page
             k, v = k.flatten(0, 1), v.flatten(0, 1)
+        if problem.cache is not None:
+            k, v = (side.data for side in problem.cache)
+            args.k_scale, args.v_scale = (side.scale.data_ptr() for side in problem.cache)
         if case.page or len(case.lengths) > 1:
             args.sequences, args.n_sequences = problem.sequences.data_ptr(), len(case.lengths)
             args.n_rows = case.n_rows

@@ -42,9 +42,9 @@ class Bench:
         self.left_out.append({"engine": engine, "case": where, "why": str(why)})
         say(f"{where}: without {engine}: {why}")
 
-    def ready(self, problem, is_beside):
+    def ready(self, problem, peers, is_beside):
         """(engine, contestant, error) of those that do this problem and do it right."""
-        for engine in self.ours + self.peers:
+        for engine in self.ours + peers:
             if is_beside and engine.name in DENSE_ONLY:
                 continue  # the same call as on the case itself
             try:
@@ -67,9 +67,10 @@ class Bench:
     def run(self, case):
         """The readings of a case and of the one beside it."""
         readings, entries = [], []
+        peers = self.peers if case.kv_dtype == "bf16" else []  # none takes e4m3 beside bf16 queries
         for which in filter(None, (case, cases.BY_NAME.get(case.beside))):
             problem = problems.Problem(which)
-            for engine, prepared, error in self.ready(problem, is_beside=which is not case):
+            for engine, prepared, error in self.ready(problem, peers, is_beside=which is not case):
                 in_passing = prepared.dense and not which.is_dense  # the yardstick, not what is measured
                 entries.append(timing.Entry(prepared.run, [[] for _ in range(1 if in_passing else 2)]))
                 readings.append(report.Reading(

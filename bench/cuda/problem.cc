@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "bench/cuda/fill.h"
+#include "bench/cuda/noise.h"
 #include "core/rng.h"
 
 namespace routerelay::bench {
@@ -101,7 +102,6 @@ Status CudaProblem::bring_to_device() {
 }
 
 Status CudaProblem::bring_tensors() {
-  const int64_t q_width = case_.q_heads * case_.head_dim, k_width = case_.kv_heads * case_.head_dim;
   int64_t k_tokens = tokens_;
   DeviceMemory slots_there;
   if (case_.page > 0) {
@@ -110,21 +110,31 @@ Status CudaProblem::bring_tensors() {
     k_tokens = *std::ranges::max_element(slots) / case_.page * case_.page + case_.page;
     RR_TRY(slots_there.make_copy(slots));
   }
-  RR_TRY(q_.make(2 * tokens_ * q_width));
-  RR_TRY(out_.make(2 * tokens_ * q_width));
-  RR_TRY(k_.make(2 * k_tokens * k_width));
-  RR_TRY(v_.make(2 * k_tokens * k_width));
+  const int64_t q_elements = tokens_ * case_.q_heads * case_.head_dim,
+                k_elements = k_tokens * case_.kv_heads * case_.head_dim;
+  RR_TRY(q_.make(bytes_of(DType::kBF16, q_elements)));
+  RR_TRY(out_.make(bytes_of(DType::kBF16, q_elements)));
+  RR_TRY(k_.make(bytes_of(case_.kv_dtype, k_elements)));
+  RR_TRY(v_.make(bytes_of(case_.kv_dtype, k_elements)));
   RR_TRY(lse_log2_.make(4 * tokens_ * case_.q_heads));
-  const auto* slots = slots_there.as<const int32_t>();
-  RR_CUDA(fill_with_noise(q_.as<void>(), tokens_, q_width, nullptr, kQueries));
-  RR_CUDA(fill_with_noise(k_.as<void>(), tokens_, k_width, slots, kKeys));
-  RR_CUDA(fill_with_noise(v_.as<void>(), tokens_, k_width, slots, kValues));
-  RR_CUDA(cudaDeviceSynchronize());
   args_.q = contiguous(q_.as<const void>(), DType::kBF16, tokens_, case_.q_heads, case_.head_dim);
-  args_.k = contiguous(k_.as<const void>(), DType::kBF16, k_tokens, case_.kv_heads, case_.head_dim);
-  args_.v = contiguous(v_.as<const void>(), DType::kBF16, k_tokens, case_.kv_heads, case_.head_dim);
+  args_.k = contiguous(k_.as<const void>(), case_.kv_dtype, k_tokens, case_.kv_heads, case_.head_dim);
+  args_.v = contiguous(v_.as<const void>(), case_.kv_dtype, k_tokens, case_.kv_heads, case_.head_dim);
   args_.out = contiguous(out_.as<void>(), DType::kBF16, tokens_, case_.q_heads, case_.head_dim);
   args_.lse_log2 = lse_log2_.as<float>();
+  const auto* slots = slots_there.as<const int32_t>();
+  RR_CUDA(fill_with_noise(args_.q, tokens_, nullptr, kQueries));
+  RR_CUDA(fill_with_noise(args_.k, tokens_, slots, kKeys));
+  RR_CUDA(fill_with_noise(args_.v, tokens_, slots, kValues));
+  RR_CUDA(cudaDeviceSynchronize());
+  return case_.kv_dtype == DType::kE4M3 ? bring_scales() : Status{};
+}
+
+Status CudaProblem::bring_scales() {
+  std::vector<float> scales;
+  for (int64_t head = 0; head < case_.kv_heads; ++head) scales.push_back(e4m3_scale(head));
+  RR_TRY(kv_scale_.make_copy(scales));
+  args_.k_scale = args_.v_scale = kv_scale_.as<const float>();
   return {};
 }
 

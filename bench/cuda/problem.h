@@ -59,6 +59,7 @@ class CudaProblem {
   void pick(int64_t head, const Row& row, int32_t wanted);
   void make_routes();
   Status bring_tensors();
+  Status bring_scales();
   Status bring_pages(std::vector<int32_t>& slots);
   Status bring_lists();
 
@@ -69,7 +70,8 @@ class CudaProblem {
   Routes routes_;
   cuda::AttendArgs args_;
   int64_t workspace_bytes_ = 0;
-  DeviceMemory q_, k_, v_, out_, lse_log2_, row_offsets_, picked_, sequence_array_, page_table_, workspace_;
+  DeviceMemory q_, k_, v_, kv_scale_, out_, lse_log2_, row_offsets_, picked_, sequence_array_, page_table_,
+      workspace_;
 };
 
 template <class T>

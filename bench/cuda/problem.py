@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a case on the device: random bf16 q, k and v, the route, and the layouts that peers want."""
+"""The tensors of a case on the device: random q, k and v, the route, and the layouts that peers want."""
 
 import functools
 import itertools
@@ -9,9 +9,23 @@ import torch
 import cases
 import route as routes
 
+E4M3_MOST = 448
+
+
+class Quantised:
+    """x [tokens, heads, head_dim] in e4m3, each head over a scale [heads] f32 of its own, and what that is worth."""
+
+    def __init__(self, x):
+        self.scale = x.abs().amax((0, 2)).float() / E4M3_MOST
+        self.data = (x.float() / self.scale[:, None]).to(torch.float8_e4m3fn)
+        self.worth = self.data.float() * self.scale[:, None]
+
 
 class Problem:
-    """q, k, v [tokens, heads, head_dim] bf16, sequence after sequence; `route` is None where the case is dense."""
+    """q, k, v [tokens, heads, head_dim] bf16, sequence after sequence; `route` is None where the case is dense.
+
+    Where the case's keys and values are e4m3, `cache` has them, and k and v are f32 and what they are worth.
+    """
 
     def __init__(self, case, device="cuda", seed=0):
         self.case = case
@@ -22,6 +36,10 @@ class Problem:
         self.q, self.k, self.v = (
             torch.randn(case.tokens, heads, case.head_dim, device=device, dtype=torch.bfloat16, generator=generator)
             for heads in (case.q_heads, case.kv_heads, case.kv_heads))
+        self.cache = None
+        if case.kv_dtype == "e4m3":
+            self.cache = Quantised(self.k), Quantised(self.v)
+            self.k, self.v = (side.worth for side in self.cache)
         self.route = None if case.is_dense else routes.make_route(case, device, seed)
         self.begins = list(itertools.accumulate(case.lengths, initial=0))  # of the sequences, in tokens
         self.row_begins = list(itertools.accumulate(map(case.rows_of, case.lengths), initial=0))

@@ -100,6 +100,7 @@ def rows_of(case, readings):
 def title_of(case, readings):
     density = next((r.density for r in readings if r.case is case and not r.dense), 1.0)
     keys = f"{case.tokens} keys" + (f" in {len(case.lengths)} sequences" if len(case.lengths) > 1 else "")
+    keys += "" if case.kv_dtype == "bf16" else f" in {case.kv_dtype}"
     return (f"{case.name}: {keys}, {case.q_heads}/{case.kv_heads} heads of {case.head_dim}, blocks {case.block}, "
             f"density {density:.3f}")
 
@@ -130,7 +131,8 @@ def records_of(case, readings):
     for r in readings:
         params = {"engine": r.engine, "case": r.case.name, "block": r.case.block, "keys": r.case.tokens,
                   "density": r.density, "heads": r.case.q_heads, "kv_heads": r.case.kv_heads,
-                  "head_dim": r.case.head_dim, "page": r.case.page, "causal": r.case.causal}
+                  "head_dim": r.case.head_dim, "kv_dtype": r.case.kv_dtype, "page": r.case.page,
+                  "causal": r.case.causal}
         if r.case is not case:
             params["beside"] = case.name
         for run, ms in enumerate(r.ms):

@@ -40,7 +40,7 @@ struct AttendArgs {
   MutableTensor out;          // as q
   float* lse_log2 = nullptr;  // [q_heads, q_tokens] f32, log2 of the softmax denominator; null: not wanted
 
-  // [kv_heads] f32, device memory: what e4m3 keys and values are times. Null: 1.
+  // [kv_heads] f32, device memory: what e4m3 keys and values are times, finite and more than 0. Null: 1.
   const float* k_scale = nullptr;
   const float* v_scale = nullptr;
 

@@ -12,7 +12,7 @@ extern "C" {
 
 #define RR_DEVICE_CUDA 2
 
-#define RR_E4M3 10u        // dtype_code of k and v, as DLPack's: 8 bits, no infinities
+#define RR_E4M3 10u        // dtype_code of k and v, as DLPack's float8_e4m3fn: 8 bits, no infinities
 #define RR_CUDA_CAUSAL 1u  // query i sees keys 0 .. q_offset + i; otherwise every key of its sequence
 
 // Tensors lie on the current device; their device_id is not read.
@@ -43,7 +43,7 @@ typedef struct rr_cuda_attend_args {
   int64_t max_pages;
   int64_t page_stride;   // elements, in k and in v; 0: page_size * token stride
   int32_t page_size;     // 16, 32, 64, 128 or 256
-  const float* k_scale;  // [kv_heads], device memory: what e4m3 keys and values are times; null: 1
+  const float* k_scale;  // [kv_heads], device memory: what e4m3 keys and values are times, > 0; null: 1
   const float* v_scale;
 } rr_cuda_attend_args;
 

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "cuda/attend/plan.h"
 #include "cuda/device_attend.h"
@@ -27,8 +26,8 @@ inline bool device_runs(Arch arch) {
 
 inline std::string config_name(const testing::TestParamInfo<AttendConfig>& info) {
   const AttendConfig& c = info.param;
-  return fmt::format("{}_{}_{}_{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
-                     c.head_dim, c.q_block, c.k_block);
+  return fmt::format("{}_{}{}_{}_{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
+                     is_quantised(c) ? "_e4m3" : "", c.head_dim, c.q_block, c.k_block);
 }
 
 class OnDevice : public testing::TestWithParam<AttendConfig> {
@@ -61,9 +60,10 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
     return args;
   }
 
-  // With this configuration's own kernel, not the device's choice.
-  static DeviceAttend call_of(const support::Problem& p, const Routes& routes, CallOptions options = {}) {
+  // With this configuration's own kernel, not the device's choice. Keys and values that are to be e4m3 are rounded.
+  static DeviceAttend call_of(support::Problem& p, const Routes& routes, CallOptions options = {}) {
     options.arch = GetParam().arch;
+    options.e4m3 = is_quantised(GetParam());
     return {p, routes, options};
   }
   static void attend_on_device(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
@@ -74,7 +74,11 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   }
   static void expect_right(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
     attend_on_device(p, routes, options);
-    Expected(p, routes).compare(p, options.lse);
+    expected(p, routes).compare(p, options.lse);
+  }
+  // Of the problem as the call left it.
+  static Expected expected(const support::Problem& p, const Routes& routes) {
+    return {p, routes, is_quantised(GetParam())};
   }
   static void expect_same_bits(const support::Problem& a, const support::Problem& b) {
     EXPECT_TRUE(a.out.same_bits(b.out));
@@ -82,16 +86,9 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   }
 };
 
-// Those with e4m3 keys, or all others.
-inline std::vector<AttendConfig> configs_of(bool quantised) {
-  std::vector<AttendConfig> configs;
-  for (const AttendConfig& c : attend_configs())
-    if (is_quantised(c) == quantised) configs.push_back(c);
-  return configs;
-}
-
-#define RR_FOR_EVERY_CONFIG(suite) \
-  INSTANTIATE_TEST_SUITE_P(Configs, suite, testing::ValuesIn(configs_of(false)), config_name)
+#define RR_FOR_EVERY_CONFIG(suite)         \
+  INSTANTIATE_TEST_SUITE_P(Configs, suite, \
+                           testing::ValuesIn(attend_configs().begin(), attend_configs().end()), config_name)
 
 // gtest prints a parameter it has no printer for byte by byte.
 inline void PrintTo(const AttendConfig& config, std::ostream* os) {

@@ -78,7 +78,7 @@ TEST_P(CudaAttend, TheStrideOfAnAxisOfOneDoesNotMatter) {
   call.args.k.token_stride = 0, call.args.v.head_stride = 5;
   RR_ASSERT_OK(call.enqueue());
   call.fetch(p);
-  Expected(p, full_routes()).compare(p);
+  expected(p, full_routes()).compare(p);
 }
 
 TEST_P(CudaAttend, LseIsOptional) {

@@ -36,7 +36,7 @@ RR_AT(k_scale, 144);
 RR_AT(v_scale, 152);
 static_assert(sizeof(rr_cuda_attend_args) == 160);
 #undef RR_AT
-static_assert(RR_DEVICE_CUDA == 2 && RR_CUDA_CAUSAL == 1);
+static_assert(RR_DEVICE_CUDA == 2 && RR_CUDA_CAUSAL == 1 && RR_E4M3 == 10);
 
 class CudaCApi : public testing::Test {
  protected:
@@ -174,6 +174,31 @@ TEST_F(CudaCApi, Dtypes) {
   EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
   out.dtype_code = RR_BFLOAT;
   expect_refused("attend: out.dtype is bf16, q's is f16; they must be equal");
+}
+
+TEST_F(CudaCApi, E4M3) {
+  const auto make_e4m3 = [](rr_tensor& t) { t.dtype_code = RR_E4M3, t.dtype_bits = 8; };
+  make_e4m3(k), make_e4m3(v);
+  args.k_scale = args.v_scale = reinterpret_cast<const float*>(0x1000);
+  int64_t bytes = 0;
+  EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
+  v.dtype_bits = 16;
+  expect_refused(
+      "attend: v.dtype is code 10, 16 bits, 1 lanes; legal: (2, 16, 1), (4, 16, 1), for k and v also (10, 8, "
+      "1)");
+  make_e4m3(v), make_e4m3(q);
+  expect_refused("attend: q.dtype is e4m3; legal: bf16, f16; only k and v may be e4m3");
+}
+
+TEST_F(CudaCApi, Scales) {
+  args.k_scale = reinterpret_cast<const float*>(0x1000);
+  expect_refused("attend: k_scale is given and k.dtype is bf16; legal with e4m3 only");
+  args.struct_size = offsetof(rr_cuda_attend_args, k_scale);  // of a caller who does not know of it
+  int64_t bytes = 0;
+  EXPECT_EQ(rr_cuda_attend_workspace_bytes(&args, &bytes), RR_OK) << rr_cuda_last_error();
+  args.struct_size = sizeof args;
+  args.k_scale = nullptr, args.v_scale = reinterpret_cast<const float*>(0x1000);
+  expect_refused("attend: v_scale is given and k.dtype is bf16; legal with e4m3 only");
 }
 
 TEST_F(CudaCApi, BlocksAndSequences) {

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "cuda/attend/launch.h"
 #include "cuda/device_buffer.h"
+#include "cuda/e4m3_tensor.h"
 #include "cuda/paged_cache.h"
 #include "routerelay/cuda.hpp"
 #include "support/problem.h"
@@ -24,24 +26,28 @@ struct CallOptions {
   std::optional<Arch> arch;           // whose kernel; none: as the device chooses
   std::optional<Paging> paging = {};  // none: keys and values as the problem has them
   int64_t list_heads = 0;             // that the routes have lists for; 0: every query head
+  bool e4m3 = false;  // keys and values, with a scale a head; the problem's are rounded to theirs
 };
 
 class DeviceAttend {
  public:
-  DeviceAttend(const support::Problem& p, const Routes& routes, CallOptions options = {})
+  DeviceAttend(support::Problem& p, const Routes& routes, CallOptions options = {})
       : options_(options),
         q_heads_(p.q.view.heads),
         n_lists_(p.rows.size()),
         n_rows_(p.rows.size() + options.spare_rows),
         list_heads_(options.list_heads == 0 ? q_heads_ : options.list_heads),
+        quantised_(options.e4m3 ? std::make_unique<Quantised>(p) : nullptr),
         q_(p.q.view.data, extent(p.q.view)),
-        k_(p.k.view.data, extent(p.k.view)),
-        v_(p.v.view.data, extent(p.v.view)),
+        k_(keys(p).data, extent(keys(p))),
+        v_(values(p).data, extent(values(p))),
         out_(p.out.view.data, extent(p.out.view)),
         lse_(q_heads_ * p.q.view.tokens * int64_t{sizeof(float)}) {
     args.q = moved(p.q.view, q_);
-    args.k = moved(p.k.view, k_);
-    args.v = moved(p.v.view, v_);
+    args.k = moved(keys(p), k_);
+    args.v = moved(values(p), v_);
+    if (quantised_)
+      args.k_scale = quantised_->k_scale.as<float>(), args.v_scale = quantised_->v_scale.as<float>();
     const Tensor out = p.out.view;
     args.out = {out_.as<std::byte>(), out.dtype,        out.tokens,     out.heads,
                 out.head_dim,         out.token_stride, out.head_stride};
@@ -49,7 +55,7 @@ class DeviceAttend {
     args.q_block = p.rows.q_block, args.k_block = p.rows.k_block;
     args.causal = options.causal;
     args.scale = p.scale;
-    if (options.paging) cache_.emplace(p, *options.paging).give(args);
+    if (options.paging) cache_.emplace(p.sequences, keys(p), values(p), *options.paging).give(args);
     set_sequences(p);
     if (!routes.full) set_routes(p, routes);
     const Result<int64_t> bytes = attend_workspace_bytes(args);
@@ -91,7 +97,9 @@ class DeviceAttend {
     picked_->upload(routes.lists.ids.data(), static_cast<int64_t>(routes.lists.ids.size() * sizeof(int32_t)));
   }
   // And whose cache moves between them.
-  void move_pages(const support::Problem& p, uint64_t seed) { cache_->place(p, seed); }
+  void move_pages(const support::Problem& p, uint64_t seed) {
+    cache_->place(p.sequences, keys(p), values(p), seed);
+  }
   void poison_results(const support::Problem& p) {
     out_.upload(p.out.view.data, out_.bytes());
     lse_.poison();
@@ -100,9 +108,26 @@ class DeviceAttend {
 
   AttendArgs args;
 
+  // Of a head's e4m3 keys, and of its values.
+  float k_scale(int64_t head) const { return quantised_->k.scale[static_cast<size_t>(head)]; }
+  float v_scale(int64_t head) const { return quantised_->v.scale[static_cast<size_t>(head)]; }
+
  private:
+  struct Quantised {
+    explicit Quantised(support::Problem& p)
+        : k(p.k),
+          v(p.v),
+          k_scale(k.scale.data(), static_cast<int64_t>(k.scale.size() * sizeof(float))),
+          v_scale(v.scale.data(), static_cast<int64_t>(v.scale.size() * sizeof(float))) {}
+    E4M3Tensor k, v;
+    DeviceBuffer k_scale, v_scale;
+  };
+
+  // As the device gets them.
+  const Tensor& keys(const support::Problem& p) const { return quantised_ ? quantised_->k.view : p.k.view; }
+  const Tensor& values(const support::Problem& p) const { return quantised_ ? quantised_->v.view : p.v.view; }
   static int64_t extent(const Tensor& t) {
-    return 2 * ((t.tokens - 1) * t.token_stride + (t.heads - 1) * t.head_stride + t.head_dim);
+    return bytes_of(t.dtype, (t.tokens - 1) * t.token_stride + (t.heads - 1) * t.head_stride + t.head_dim);
   }
   static Tensor moved(Tensor t, const DeviceBuffer& buffer) {
     t.data = buffer.as<std::byte>();
@@ -129,6 +154,7 @@ class DeviceAttend {
 
   CallOptions options_;
   int64_t q_heads_, n_lists_, n_rows_, list_heads_;
+  std::unique_ptr<Quantised> quantised_;
   DeviceBuffer q_, k_, v_, out_, lse_;
   std::optional<PagedCache> cache_;
   std::optional<DeviceBuffer> sequences_, row_offsets_, picked_, workspace_;

@@ -23,7 +23,15 @@ inline AttendArgs legal_args(int64_t head_dim = 128) {
   return a;
 }
 
-// The same, its 1000 keys in the front of 16 pages of 64, of the 20 that there are.
+// The same, its keys and values in e4m3.
+inline AttendArgs e4m3_args() {
+  AttendArgs a = legal_args();
+  a.k.dtype = a.v.dtype = DType::kE4M3;
+  a.k_scale = address<const float>(0x6000), a.v_scale = address<const float>(0x7000);
+  return a;
+}
+
+// legal_args(), its 1000 keys in the front of 16 pages of 64, of the 20 that there are.
 inline AttendArgs paged_args() {
   AttendArgs a = legal_args();
   a.k.tokens = a.v.tokens = 20 * 64;

@@ -36,6 +36,16 @@ TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
   }
 }
 
+TEST(AttendPlan, E4M3ScalesAreOptional) {
+  for (const float* scale : {address<const float>(0x6000), address<const float>(0)}) {
+    AttendArgs a = e4m3_args();
+    a.k_scale = scale;
+    EXPECT_EQ(plan_of(a).config.kv_dtype, DType::kE4M3);
+    a.k_scale = a.v_scale, a.v_scale = scale;
+    EXPECT_EQ(plan_of(a).config.kv_dtype, DType::kE4M3);
+  }
+}
+
 TEST(AttendPlan, DefaultSequenceEndsWhereItsKeysEnd) {
   const Sequence causal = plan_of(legal_args()).sequence;
   EXPECT_EQ(causal.q_len, 300);

@@ -27,6 +27,11 @@ Refusal of_pages(const char* name, const std::function<void(AttendArgs&)>& spoil
   return {name, spoil, std::move(message), Code::kInvalidArgument, paged_args()};
 }
 
+Refusal of_e4m3(const char* name, const std::function<void(AttendArgs&)>& spoil, std::string message,
+                Code code = Code::kInvalidArgument) {
+  return {name, spoil, std::move(message), code, e4m3_args()};
+}
+
 class AttendRefusal : public testing::TestWithParam<Refusal> {};
 
 TEST_P(AttendRefusal, SaysWhy) {
@@ -245,11 +250,59 @@ const Refusal kPages[] = {
         "sequence.k_begin is 0, k_len 1025; legal: inside the 1024 tokens of its pages"),
 };
 
+constexpr const char* kE4M3Configs =
+    "it has bf16, f16 with e4m3 keys, head_dim 128, rows of 128 and blocks of 64, 128";
+
+const Refusal kE4M3[] = {
+    of_e4m3(
+        "E4M3Queries", [](auto& a) { a.q.dtype = a.out.dtype = DType::kE4M3; },
+        "q.dtype is e4m3; legal: bf16, f16; only k and v may be e4m3"),
+    of_e4m3(
+        "E4M3Out", [](auto& a) { a.out.dtype = DType::kE4M3; },
+        "out.dtype is e4m3, q's is bf16; they must be equal"),
+    of_e4m3(
+        "KeysAlone", [](auto& a) { a.v.dtype = DType::kBF16; },
+        "v.dtype is bf16, k's is e4m3; they must be equal"),
+    of_e4m3(
+        "ValuesAlone", [](auto& a) { a.k.dtype = DType::kBF16; },
+        "v.dtype is e4m3, k's is bf16; they must be equal"),
+    {"KeyScaleWithoutE4M3", [](auto& a) { a.k_scale = address<float>(0x5000); },
+     "k_scale is given and k.dtype is bf16; legal with e4m3 only"},
+    {"ValueScaleWithoutE4M3", [](auto& a) { a.v_scale = address<float>(0x5000); },
+     "v_scale is given and k.dtype is bf16; legal with e4m3 only"},
+    of_e4m3(
+        "MisalignedKeyScale", [](auto& a) { a.k_scale = address<float>(0x5002); },
+        "k_scale is not aligned to 4 bytes; move it"),
+    of_e4m3(
+        "MisalignedValueScale", [](auto& a) { a.v_scale = address<float>(0x5001); },
+        "v_scale is not aligned to 4 bytes; move it"),
+    of_e4m3(
+        "E4M3Strides", [](auto& a) { a.k.token_stride = 264; },
+        "k.token_stride is 264; legal: multiples of 16 from head_dim (128) to 1099511627760"),
+    of_e4m3(
+        "EndlessE4M3Strides", [](auto& a) { a.v.head_stride = int64_t{1} << 40; },
+        "v.head_stride is 1099511627776; legal: multiples of 16 from head_dim (128) to 1099511627760"),
+    of_e4m3(
+        "E4M3HeadDim", [](auto& a) { set_head_dim(a, 64); },
+        std::string("dtype bf16 with e4m3 keys, head_dim 64, rows of 128 queries and blocks of 128 keys are "
+                    "not in this build; ") +
+            kE4M3Configs,
+        Code::kUnsupported),
+    of_e4m3(
+        "E4M3RowsOf64", [](auto& a) { a.q_block = a.k_block = 64; },
+        std::string(
+            "dtype bf16 with e4m3 keys, head_dim 128, rows of 64 queries and blocks of 64 keys are not "
+            "in this build; ") +
+            kE4M3Configs,
+        Code::kUnsupported),
+};
+
 const auto kName = [](const auto& param) { return std::string(param.param.name); };
 INSTANTIATE_TEST_SUITE_P(Tensors, AttendRefusal, testing::ValuesIn(kTensors), kName);
 INSTANTIATE_TEST_SUITE_P(Others, AttendRefusal, testing::ValuesIn(kOthers), kName);
 INSTANTIATE_TEST_SUITE_P(Sequences, AttendRefusal, testing::ValuesIn(kSequences), kName);
 INSTANTIATE_TEST_SUITE_P(Pages, AttendRefusal, testing::ValuesIn(kPages), kName);
+INSTANTIATE_TEST_SUITE_P(E4M3, AttendRefusal, testing::ValuesIn(kE4M3), kName);
 
 void PrintTo(const Refusal& refusal, std::ostream* os) {
   *os << refusal.name;

@@ -52,7 +52,7 @@ class Cases(unittest.TestCase):
     def test_the_command_line_times_the_same_cases(self):
         text = (BENCH / "cases.cc").read_text()
         words = {name: f"({value.replace(', ', ',')},)".replace("_", "")
-                 for name, value in re.findall(r"(k\w+) = \{([^}]*)\}", text)}
+                 for name, value in re.findall(r"(k\w+) = \{([^}]*)\}", text)} | {"DType::kE4M3": '"e4m3"'}
         found = []
         for row in re.findall(r"\{(\.name = [^}]*)\}", text):
             fields = dict(re.findall(r"\.(\w+) = ([^,]+)", row))
@@ -67,7 +67,8 @@ class Cases(unittest.TestCase):
         names = [case.name for case in cases.select(None)]
         for brought in ("even-rows-32k", "ragged"):
             self.assertNotIn(brought, names)
-        self.assertIn("dense-32k", names)
+        for with_bars_of_its_own in ("dense-32k", "128x64-32k-10"):
+            self.assertIn(with_bars_of_its_own, names)
         self.assertNotIn("128x128-1m-5", names)
         self.assertEqual(cases.select(["128x128-1m-5"]), [cases.BY_NAME["128x128-1m-5"]])
         self.assertEqual(cases.select(["ragged"]), [cases.BY_NAME["ragged"]])
@@ -133,7 +134,7 @@ class Report(unittest.TestCase):
                          [("routerelay", 0, 1.0), ("routerelay", 1, 0.5), ("fa4", 0, 0.25)])
         self.assertEqual(rates[0]["params"] | {"run": 0, "ms": 1.0}, {
             "engine": "routerelay", "case": "small", "block": "128x128", "keys": 1000, "density": 0.5, "heads": 4,
-            "kv_heads": 2, "head_dim": 32, "page": 0, "causal": True, "run": 0, "ms": 1.0})
+            "kv_heads": 2, "head_dim": 32, "kv_dtype": "bf16", "page": 0, "causal": True, "run": 0, "ms": 1.0})
         self.assertEqual([r["params"]["over"] for r in records if r["name"] == "ratio"], ["fa4"])
         json.dumps(records, allow_nan=False)
         json.dumps(report.records_of(SMALL, [reading("routerelay", (), ours=True)]), allow_nan=False)

@@ -56,8 +56,8 @@ Status check_aligned(std::string_view name, const void* pointer, int64_t bytes) 
 }
 
 Status check_stride(std::string_view name, int64_t elements, const Tensor& t) {
-  const int64_t bytes = std::max(bytes_of(t.dtype, 1), int64_t{1}), step = kAlign / bytes,
-                most = kMaxStrideBytes / bytes;
+  const int64_t bytes = std::max(bytes_of(t.dtype, 1), int64_t{1}),  // q8_0, which comes no further, has none
+      step = kAlign / bytes, most = kMaxStrideBytes / bytes;
   if (elements >= t.head_dim && elements <= most && elements % step == 0) return {};
   return invalid("{} is {}; legal: multiples of {} from head_dim ({}) to {}", name, elements, step,
                  t.head_dim, most);
@@ -75,6 +75,27 @@ Status check_tensor(const char* name, const Tensor& t) {
   return {};
 }
 
+Status check_dtypes(const AttendArgs& a) {
+  const bool quantised = a.k.dtype == DType::kE4M3;
+  if (a.q.dtype == DType::kE4M3)
+    return invalid("q.dtype is e4m3; legal: bf16, f16; only k and v may be e4m3");
+  if (a.k.dtype != a.q.dtype && !quantised)
+    return invalid("k.dtype is {}, q's is {}; they must be equal, or k's e4m3", dtype_name(a.k.dtype),
+                   dtype_name(a.q.dtype));
+  if (a.v.dtype != a.k.dtype)
+    return invalid("v.dtype is {}, k's is {}; they must be equal", dtype_name(a.v.dtype),
+                   dtype_name(a.k.dtype));
+  if (a.out.dtype != a.q.dtype)
+    return invalid("out.dtype is {}, q's is {}; they must be equal", dtype_name(a.out.dtype),
+                   dtype_name(a.q.dtype));
+  for (const auto& [name, scale] : {std::pair{"k_scale", a.k_scale}, {"v_scale", a.v_scale}}) {
+    if (scale != nullptr && !quantised)
+      return invalid("{} is given and k.dtype is {}; legal with e4m3 only", name, dtype_name(a.k.dtype));
+    RR_TRY(check_aligned(name, scale, alignof(float)));
+  }
+  return {};
+}
+
 Status check_shapes(const AttendArgs& a) {
   RR_TRY(check_tensor("q", a.q));
   RR_TRY(check_tensor("k", a.k));
@@ -84,17 +105,7 @@ Status check_shapes(const AttendArgs& a) {
     if (t.head_dim != a.q.head_dim)
       return invalid("{}.head_dim is {}, q's is {}; they must be equal", name, t.head_dim, a.q.head_dim);
   }
-  if (a.out.dtype != a.q.dtype)
-    return invalid("out.dtype is {}, q's is {}; they must be equal", dtype_name(a.out.dtype),
-                   dtype_name(a.q.dtype));
-  if (a.k.dtype != a.q.dtype && a.k.dtype != DType::kE4M3)
-    return invalid("k.dtype is {}, q's is {}; they must be equal, or k's e4m3", dtype_name(a.k.dtype),
-                   dtype_name(a.q.dtype));
-  if (a.v.dtype != a.k.dtype)
-    return invalid("v.dtype is {}, k's is {}; they must be equal", dtype_name(a.v.dtype),
-                   dtype_name(a.k.dtype));
-  if (a.k.dtype != DType::kE4M3 && (a.k_scale != nullptr || a.v_scale != nullptr))
-    return invalid("k_scale or v_scale is given and k.dtype is {}; legal: with e4m3", dtype_name(a.k.dtype));
+  RR_TRY(check_dtypes(a));
   if (a.v.tokens != a.k.tokens || a.v.heads != a.k.heads)
     return invalid("v is [{}, {}], k is [{}, {}]; tokens and heads must be equal", a.v.tokens, a.v.heads,
                    a.k.tokens, a.k.heads);
@@ -110,8 +121,6 @@ Status check_shapes(const AttendArgs& a) {
     return invalid("routes.heads is {}, q.heads is {}; legal: a divisor, or 0 for every query head",
                    a.routes.heads, a.q.heads);
   RR_TRY(check_aligned("lse_log2", a.lse_log2, alignof(float)));
-  RR_TRY(check_aligned("k_scale", a.k_scale, alignof(float)));
-  RR_TRY(check_aligned("v_scale", a.v_scale, alignof(float)));
   RR_TRY(check_aligned("routes.row_offsets", a.routes.row_offsets, alignof(int64_t)));
   RR_TRY(check_aligned("routes.picked", a.routes.picked, alignof(int32_t)));
   if (a.scale != 0 && !(a.scale >= 1e-37F && a.scale <= 1e38F))
