@@ -87,6 +87,19 @@ TEST_P(CudaAttendE4M3, NoScalesAreOnes) {
     }
 }
 
+// A factor that vanished would make NaN of what is hidden.
+TEST_P(CudaAttendE4M3, ScalesAsSmallAsTheyComeHideTheFutureToo) {
+  Problem p(square(200, 1, 1));
+  for (int64_t c = 0; c < p.q.view.head_dim; ++c) p.q.set(40, 0, c, 0);
+  DeviceAttend call = call_of(p, full_routes());
+  const float k_scale = 1e-37F;
+  const DeviceBuffer k_there(&k_scale, sizeof k_scale);
+  call.args.k_scale = k_there.as<float>();
+  run(call, p);
+  p.scale *= k_scale / call.k_scale(0);
+  expected(p, full_routes()).compare(p);
+}
+
 // Scales of any size, each head's own.
 TEST_P(CudaAttendE4M3, ScalesMultiply) {
   Problem p(square(300, 4, 2));

@@ -158,9 +158,10 @@ class Consumer {
       *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[0]) + at) = rest;
       *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[1]) + at) = large;
     }
+    // Never 0, which times a hidden score's -inf would be NaN.
     if (half == 0)
       stream_.score_scale_log2[tile_][part()][row] =
-          params_.scale_log2 * stream_.key_scale[tile_] * up.inverse;
+          fmaxf(params_.scale_log2 * stream_.key_scale[tile_] * up.inverse, FLT_MIN);
     fence_for_async_reads();
     named_wait(kWholeConsumer + index_, kWarpgroup);
   }
