@@ -23,7 +23,7 @@ struct CudaCase {
   int page = 0;        // tokens; 0: keys and values are contiguous
   bool causal = true;
   DType kv_dtype = DType::kBF16;  // or kE4M3, with a scale a head
-  bool by_name_only = false;  // takes tens of GB and seconds a call
+  bool by_name_only = false;      // takes tens of GB and seconds a call
 
   bool dense() const { return density == 0 && top == 0; }
 };

@@ -113,7 +113,7 @@ BY_NAME = {case.name: case for case in TABLE}
 
 
 def select(names):
-    """The cases of these names in their order; of none: all but large ones, and those without a bar that are beside one."""
+    """The cases of these names in their order; of none: all but large ones and those that only stand beside others."""
     if not names:
         beside = {case.beside for case in TABLE}
         return [case for case in TABLE

@@ -19,7 +19,7 @@ def faults_of(sass):
     faults, seen = set(), set()
     for kernel, body in re.findall(r"Function : (\w*attend_sm90\w*)(.*?)(?=Function :|\Z)", sass, re.S):
         seen.add(kernel)
-        head_dim = re.search(r"DTypeE\d+ELi(\d+)E", kernel)[1]
+        head_dim = re.search(r"ELi(\d+)E", kernel)[1]
         for pattern, what in FORBIDDEN.items():
             if re.search(pattern, body) and not (head_dim in SPILLS and "spilled" in what):
                 faults.add((kernel, what))

@@ -228,8 +228,10 @@ class Consumer {
   // output += probabilities x values of the next slot, 16 keys at a time.
   __device__ int begin_output(const uint32_t (&probability)[N / 4]) {
     const int slot = next_slot();
-    if (out_step_ < C::kMaxMasked) [[unlikely]]
-      zero_tail(slot);
+    if constexpr (!kQuantised) {
+      if (out_step_ < C::kMaxMasked) [[unlikely]]
+        zero_tail(slot);
+    }
     const Matrix values = Matrix::at(stream_.slot[slot], N * 128);
     begin_products();
 #pragma unroll
@@ -281,7 +283,8 @@ class Consumer {
     out_key_slot_ = key_slot_;
   }
 
-  // Values that no query of the row sees have a weight of 0, but may be anything: 0 times NaN is NaN.
+  // Values that no query of the row sees have a weight of 0, but may be anything: 0 times NaN is NaN. (Of e4m3 the
+  // converters do it.)
   __device__ void zero_tail(int slot) {
     const Tile<cfg>& tile = stream_.tile[out_tile_];
     if (out_step_ >= tile.ragged) return;

@@ -7,53 +7,100 @@
 
 namespace routerelay::cuda {
 
-// Of kConverters warps, each takes its share of every tile's keys. Four lanes read half a key, the next four half of
-// one whose place in the swizzle is 5 apart: so neither reads nor writes of eight lanes meet in a bank.
+// Of kConverters warps, each takes its share of every tile's keys: all of a piece, or half of it. Four lanes read half
+// a key, the next four half of one whose place in the swizzle is 5 apart: so neither reads nor writes of eight lanes
+// meet in a bank.
 template <AttendConfig cfg>
-__device__ void convert_values(Stream<cfg>& stream, int converter) {
+class Converter {
+  using C = Cut<cfg>;
   using S = Stream<cfg>;
   using Element = typename S::Element;
-  constexpr int kShare = S::kStepKeys / kConverters, kAtOnce = 4;           // reads, each of four keys
-  const int lane = threadIdx.x % 32, box = lane / 8 % 2, chunk = lane % 4;  // 16 of the box's 64 dims
-  const auto key_of = [=](int read) {
-    const int pair = 2 * read + lane / 16;
-    return converter * kShare + pair / 4 * 8 + (pair % 4 ^ lane / 4 % 2 * 5);
-  };
-  Ring<S::kValueSlots> from;
-  Ring<S::kSlots> to;
-  for (Ring<2> buffer;; buffer.advance()) {
-    stream.query_full[buffer.slot].wait(buffer.parity);
-    const int steps = stream.tile[buffer.slot].steps;
-    if (steps == 0) return;
-    for (int step = 0; step < steps; ++step) {
-      stream.value8_full[from.slot].wait(from.parity);
-      stream.slot_free[to.slot].wait(to.parity ^ 1);
-      const auto* values = reinterpret_cast<const char*>(stream.value8[from.slot]);
-      auto* wide = reinterpret_cast<char*>(stream.slot[to.slot][box]);
-      for (int read = 0; read < kShare / 4; read += kAtOnce) {
-        uint4 narrow[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-          narrow[i] = *reinterpret_cast<const uint4*>(values + swizzled(key_of(read + i), box * 4 + chunk));
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          const uint2 a = widened<Element>(narrow[i].x), b = widened<Element>(narrow[i].y);
-          const uint2 c = widened<Element>(narrow[i].z), d = widened<Element>(narrow[i].w);
-          const int key = key_of(read + i);
-          *reinterpret_cast<uint4*>(wide + swizzled(key, chunk * 2)) = {a.x, a.y, b.x, b.y};
-          *reinterpret_cast<uint4*>(wide + swizzled(key, chunk * 2 + 1)) = {c.x, c.y, d.x, d.y};
+  static constexpr int kShare = C::kStepKeys / kConverters;
+  static_assert(C::kPieceKeys % kShare == 0);
+
+ public:
+  // Number `index` of the converters.
+  __device__ Converter(S& stream, int index)
+      : stream_(stream),
+        first_(index * kShare),
+        lane_(threadIdx.x % 32),
+        box_(lane_ / 8 % 2),
+        chunk_(lane_ % 4) {}
+
+  __device__ void run() {
+    for (Ring<2> buffer;; buffer.advance()) {
+      stream_.query_full[buffer.slot].wait(buffer.parity);
+      const Tile<cfg>& tile = stream_.tile[buffer.slot];
+      const int steps = tile.steps, ragged = tile.ragged;
+      if (steps == 0) return;
+      for (int step = 0; step < steps; ++step) {
+        stream_.value8_full[from_.slot].wait(from_.parity);
+        stream_.slot_free[to_.slot].wait(to_.parity ^ 1);
+        convert();
+        if (step < ragged) [[unlikely]]
+          zero_tail(tile.keys - tile.first_key[step][first_ / C::kPieceKeys]);
+        fence_for_async_reads();
+        __syncwarp();
+        if (lane_ == 0) {
+          stream_.value8_free[from_.slot].arrive();
+          stream_.slot_full[to_.slot].arrive();
         }
+        from_.advance();
+        to_.advance();
       }
-      fence_for_async_reads();
-      __syncwarp();
-      if (lane == 0) {
-        stream.value8_free[from.slot].arrive();
-        stream.slot_full[to.slot].arrive();
-      }
-      from.advance();
-      to.advance();
     }
   }
-}
+
+ private:
+  // Which of eight keys is this lane's, of the first four or of the others.
+  __device__ int place(int half) const { return (2 * half + lane_ / 16) ^ (lane_ / 4 % 2 * 5); }
+  // Of a chunk of 16 bytes of that key, the eight being those from `eight` on. (Its own swizzle is that of its place.)
+  __device__ int offset(int eight, int half, int chunk) const {
+    return eight * 128 + swizzled(place(half), chunk);
+  }
+  // 16 elements, as the slot holds them.
+  __device__ void store(int eight, int half, uint4 low, uint4 high) {
+    auto* box = reinterpret_cast<char*>(stream_.slot[to_.slot][box_]);
+    *reinterpret_cast<uint4*>(box + offset(eight, half, chunk_ * 2)) = low;
+    *reinterpret_cast<uint4*>(box + offset(eight, half, chunk_ * 2 + 1)) = high;
+  }
+
+  __device__ void convert() {
+    constexpr int kAtOnce =
+        4;  // reads before their writes, which might be to the same place for all ptxas knows
+    const auto* values = reinterpret_cast<const char*>(stream_.value8[from_.slot]);
+#pragma unroll 1
+    for (int key = first_; key < first_ + kShare; key += kAtOnce / 2 * 8) {
+      uint4 narrow[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        narrow[i] =
+            *reinterpret_cast<const uint4*>(values + offset(key + i / 2 * 8, i % 2, box_ * 4 + chunk_));
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const uint2 a = widened<Element>(narrow[i].x), b = widened<Element>(narrow[i].y);
+        const uint2 c = widened<Element>(narrow[i].z), d = widened<Element>(narrow[i].w);
+        store(key + i / 2 * 8, i % 2, {a.x, a.y, b.x, b.y}, {c.x, c.y, d.x, d.y});
+      }
+    }
+  }
+
+  // Values that no query of the row sees have a weight of 0, but may be anything: 0 times NaN is NaN. A piece's first
+  // `seen` keys are seen.
+  __device__ void zero_tail(int seen) {
+#pragma unroll 1
+    for (int eight = first_; eight < first_ + kShare; eight += 8) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (eight % C::kPieceKeys + place(half) >= seen) store(eight, half, {}, {});
+      }
+    }
+  }
+
+  S& stream_;
+  const int first_, lane_, box_, chunk_;  // the first key of its share; of 64 dims, and of 16 among them
+  Ring<S::kValueSlots> from_;
+  Ring<S::kSlots> to_;
+};
 
 }  // namespace routerelay::cuda

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
     cutlass::arch::warpgroup_reg_dealloc<mover_registers(cfg)>();
     const int stream = warp / 2;
     if (stream >= Cut<cfg>::kStreams) {
-      if constexpr (is_quantised(cfg)) convert_values(shared.stream[0], warp % kConverters);
+      if constexpr (is_quantised(cfg)) Converter<cfg>(shared.stream[0], warp % kConverters).run();
       return;
     }
     if (warp % 2 == 0)
