@@ -25,6 +25,9 @@ Status bad(fmt::format_string<T...> text, T&&... args) {
 
 // Only keys and values are quantised anywhere: queries and results are made here and now.
 Status check_dtype(const char* name, DType dtype, bool may_be_blocks) {
+  if (dtype == DType::kE4M3)
+    return bad("{}.dtype is e4m3; legal: f32, bf16, f16{}; only attend on CUDA takes e4m3", name,
+               may_be_blocks ? ", q8_0" : "");
   if (dtype > DType::kQ8_0)
     return bad("{}.dtype is {}; legal: f32, bf16, f16{}", name, static_cast<int>(dtype),
                may_be_blocks ? ", q8_0" : "");

@@ -79,6 +79,8 @@ TEST_F(CheckLayer, RefusesDtypesAndPointers) {
   refuses([](LayerArgs& a) { a.q.dtype = static_cast<DType>(9); }, "q.dtype is 9; legal: f32, bf16, f16");
   refuses([](LayerArgs& a) { a.k.dtype = static_cast<DType>(9); },
           "k.dtype is 9; legal: f32, bf16, f16, q8_0");
+  refuses([](LayerArgs& a) { a.k.dtype = a.v.dtype = DType::kE4M3; },
+          "k.dtype is e4m3; legal: f32, bf16, f16, q8_0; only attend on CUDA takes e4m3");
   refuses([](LayerArgs& a) { a.v.dtype = DType::kF16; }, "v.dtype is f16; must be k's f32");
   refuses([](LayerArgs& a) { a.k.data = nullptr; }, "k.data is null with 20 tokens");
   refuses([](LayerArgs& a) { a.out.data = nullptr; }, "out.data is null with 10 tokens");
