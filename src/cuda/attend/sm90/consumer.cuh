@@ -121,6 +121,8 @@ class Consumer {
 
   // Goes to the first step of the next row; steps_ is 0 if there is none.
   __device__ void next_row() {
+    // The loader has waited for it too, and so has whoever waits for the loader; but racecheck follows no such chain.
+    if constexpr (kQuantised) stream_.query_free[buffer_.slot].wait(buffer_.parity ^ 1);
     stream_.query_full[buffer_.slot].wait(buffer_.parity);
     tile_ = buffer_.slot;
     steps_ = stream_.tile[tile_].steps;
