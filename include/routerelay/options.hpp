@@ -31,12 +31,11 @@ Result<Heads> heads_from(std::string_view name);
 
 struct RouterOptions {
   Router kind = Router::kSampled;
-  int samples = 4;  // sampled: query tokens per row
-  int candidate_samples =
-      0;           // sampled: up to so many where relay left candidates, as far as what it saved goes
-  int sub_q = 8;   // sub: queries per mean
-  int sub_k = 8;   // sub: keys per mean; divides the key block
-  int stride = 8;  // antidiag: tokens per group; divides both blocks
+  int samples = 4;            // sampled: query tokens per row
+  int candidate_samples = 0;  // sampled: where screen left candidates, doubled up to so many while that pays
+  int sub_q = 8;              // sub: queries per mean
+  int sub_k = 8;              // sub: keys per mean; divides the key block
+  int stride = 8;             // antidiag: tokens per group; divides both blocks
 };
 
 struct SelectionOptions {

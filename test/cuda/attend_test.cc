@@ -158,6 +158,9 @@ TEST_P(CudaAttendSanitizer, EveryWay) {
   expect_right(p, scattered_routes(p.rows, 4, 0.6, 15), {.spare_rows = 1});
   expect_right(p, scattered_routes(p.rows, 4, 0.6, 15), {.spare_rows = 1, .paging = Paging{}});
   expect_right(p, full_routes(), {.paging = Paging{.page_size = 64, .layout = Layout::kHeadMajor}});
+  // Twenty rows, one after another: tiles, slots and flags are used again, after long rows, short ones and empty ones.
+  expect_right(p, full_routes(), {.multiprocessors = 1});
+  expect_right(p, scattered_routes(p.rows, 4, 0.3, 16), {.spare_rows = 1, .multiprocessors = 1});
 }
 
 }  // namespace

@@ -121,6 +121,8 @@ class RouteRows {
   // row's. The last quarter is what finding the candidates took.
   int candidate_samples(int64_t row, size_t n_ids) const {
     const RouterOptions& router = args_.options.router;
+    if (args_.options.relay.mode == Relay::kRepair)
+      return router.samples;  // the row may have to pay in full as well
     const auto whole = static_cast<size_t>(router.samples) * static_cast<size_t>(row_of(row).visible_blocks);
     int samples = router.samples;
     while (samples * 2 <= router.candidate_samples &&

@@ -48,9 +48,7 @@ RouterPlan plan_router(const RouterPlanArgs& a, const SoftmaxKernel& kernel) {
   p.rows_at_once =
       std::clamp((kernel.row_step > 1 ? kVectorsPerAmxPass : kVectorsPerPass) / vectors, 1, kMaxRowsAtOnce);
   p.max_vectors = std::min(vectors * p.rows_at_once, kMaxVectors);
-  // Candidates' rows come together as all blocks' do, and run as soon as their vectors are full.
-  p.vectors_per_row = std::max(p.vectors_per_row, most);
-  p.max_vectors = std::max({p.vectors_per_row, p.max_vectors, std::min(a.group * most, kMaxVectors)});
+  p.max_vectors = std::max({p.vectors_per_row, p.max_vectors, most, std::min(a.group * most, kMaxVectors)});
   // Every sequence begins a slot. A vector's sums follow its shift slot by slot: cut elsewhere, a score would have
   // other bits, and batch mates must not change any.
   for (const BlockRun& run : a.rows.runs) {

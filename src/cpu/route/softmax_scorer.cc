@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "core/assert.h"
+
 namespace routerelay::cpu {
 namespace {
 
@@ -51,7 +53,10 @@ void SoftmaxScorer::score_rows(int thread, int kv_head, std::span<const RowReque
   job.base = workspace_->thread(thread);
   for (const RowRequests& r : rows)
     for (const ScoreRequest& request : r.requests) {
-      if (job.n_vectors + plan_.vectors_per_row > plan_.max_vectors) run(kv_head, job);
+      const bool own = a_.router.kind == Router::kSampled && request.samples > 0;
+      const int vectors = own ? request.samples : plan_.vectors_per_row;
+      RR_ASSERT(vectors <= plan_.max_vectors);
+      if (job.n_vectors + vectors > plan_.max_vectors) run(kv_head, job);
       add_request(a_.rows.rows[static_cast<size_t>(r.row)], kv_head, request, job);
     }
   run(kv_head, job);

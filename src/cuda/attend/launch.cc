@@ -109,7 +109,7 @@ Arch arch_for(int compute_capability, const AttendConfig& config) {
 }
 
 // `forced`: null, or instead of the device's own.
-Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
+Status attend(const Forced* forced, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
               CUstream_st* stream) {
   const Result<AttendPlan> planned = plan_attend(args);
   RR_TRY(planned.status());
@@ -124,7 +124,7 @@ Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, 
   if (is_quantised(plan.config) && capability != 90)
     return {Code::kUnsupported,
             fmt::format("attend: the current device is sm_{}; with e4m3 keys legal: sm_90", capability)};
-  const Arch arch = forced != nullptr ? *forced : arch_for(capability, plan.config);
+  const Arch arch = forced != nullptr ? forced->arch : arch_for(capability, plan.config);
   const AttendLaunch launch = launch_of(arch, plan.config);
   RR_ASSERT(launch != nullptr);
   const OrderParams order = order_params(args, plan, workspace);
@@ -133,7 +133,10 @@ Status attend(const Arch* forced, const AttendArgs& args, std::byte* workspace, 
   RR_TRY(
       device_status(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream), "clearing the workspace"));
   RR_TRY(device_status(launch_order(order, stream), "launching the order of rows"));
-  return device_status(launch(params, device.value().multiprocessors, stream), "launching attend");
+  const int multiprocessors = forced != nullptr && forced->multiprocessors > 0
+                                  ? forced->multiprocessors
+                                  : device.value().multiprocessors;
+  return device_status(launch(params, multiprocessors, stream), "launching attend");
 }
 
 }  // namespace
@@ -142,9 +145,9 @@ Status attend(const AttendArgs& args, std::byte* workspace, int64_t workspace_by
   return attend(nullptr, args, workspace, workspace_bytes, stream);
 }
 
-Status attend_with(Arch arch, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
-                   CUstream_st* stream) {
-  return attend(&arch, args, workspace, workspace_bytes, stream);
+Status attend_with(const Forced& forced, const AttendArgs& args, std::byte* workspace,
+                   int64_t workspace_bytes, CUstream_st* stream) {
+  return attend(&forced, args, workspace, workspace_bytes, stream);
 }
 
 }  // namespace routerelay::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attend with the kernels of an architecture that is not the device's own: every device that runs sm_90's also runs
-// sm_80's, and so can test them.
+// Attend as tests want it: with the kernels of an architecture that is not the device's own (every device that runs
+// sm_90's also runs sm_80's), or on few multiprocessors, so that a small call goes through all that a large one does.
 #pragma once
 
 #include "cuda/attend/config.h"
@@ -8,8 +8,13 @@
 
 namespace routerelay::cuda {
 
-// As attend(), which chooses the architecture by the device.
-Status attend_with(Arch arch, const AttendArgs& args, std::byte* workspace, int64_t workspace_bytes,
-                   CUstream_st* stream);
+struct Forced {
+  Arch arch;
+  int multiprocessors = 0;  // of sm_90's kernels; 0: all that the device has
+};
+
+// As attend(), which chooses by the device.
+Status attend_with(const Forced& forced, const AttendArgs& args, std::byte* workspace,
+                   int64_t workspace_bytes, CUstream_st* stream);
 
 }  // namespace routerelay::cuda

@@ -160,10 +160,9 @@ class Consumer {
       *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[0]) + at) = rest;
       *reinterpret_cast<uint4*>(reinterpret_cast<char*>(boxes[1]) + at) = large;
     }
-    // Never 0, which times a hidden score's -inf would be NaN.
-    if (half == 0)
-      stream_.score_scale_log2[tile_][part()][row] =
-          fmaxf(params_.scale_log2 * stream_.key_scale[tile_] * up.inverse, FLT_MIN);
+    const float factor = params_.scale_log2 * stream_.key_scale[tile_] * up.inverse;
+    // Never 0, which times a hidden score's -inf would be NaN. NaN stays.
+    if (half == 0) stream_.score_scale_log2[tile_][part()][row] = factor < FLT_MIN ? FLT_MIN : factor;
     fence_for_async_reads();
     named_wait(kWholeConsumer + index_, kWarpgroup);
   }
@@ -353,7 +352,7 @@ class Consumer {
                                 : params_.lse_log2 + tile.q_head * params_.lse_tokens + tile.q_begin + query;
     fence_for_async_reads();
     __syncwarp();
-    if (lane_ == 0) stream_.out_full[tile_idx].arrive();
+    if (kQuantised || lane_ == 0) stream_.out_full[tile_idx].arrive();
     if (lse_log2 == nullptr || lane_ % 4 != 0) return;
     if (query < queries) lse_log2[0] = rows.top[0] + log2_approx(total[0]);
     if (query + 8 < queries) lse_log2[8] = rows.top[1] + log2_approx(total[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory of the sm_90 attend kernel: query tiles, a ring of slots for key and value tiles, and the barriers
-// between loader warps, consumer warpgroups and storer warps.
+// between loader warps, converter warps, consumer warpgroups and storer warps.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -116,8 +116,9 @@ __device__ void set_up(Shared<cfg>& shared) {
     for (auto& misfit : stream.misfit) misfit[0] = misfit[1] = 0;
     for (int i = 0; i < 2; ++i) {
       stream.query_full[i].init(1);
-      stream.query_free[i].init(1);
-      stream.out_full[i].init(kConsumerWarps);
+      // Of e4m3 every lane arrives: racecheck follows no lane that arrives for its warp.
+      stream.query_free[i].init(is_quantised(cfg) ? 32 : 1);
+      stream.out_full[i].init(is_quantised(cfg) ? kConsumerWarps * 32 : kConsumerWarps);
     }
     for (int i = 0; i < Stream<cfg>::kSlots; ++i) {
       stream.slot_full[i].init(is_quantised(cfg) ? kConverters : 1);

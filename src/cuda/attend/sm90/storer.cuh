@@ -36,7 +36,7 @@ __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
       }
     }
     __syncwarp();
-    if (lane == 0) stream.query_free[buffer.slot].arrive();
+    if (is_quantised(cfg) || lane == 0) stream.query_free[buffer.slot].arrive();
   }
 }
 
