@@ -2,6 +2,7 @@
 #include "tally.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <numeric>
 
 #include "say.h"
+#include "trace/file.h"
 
 namespace routerelay::ggml {
 namespace {
@@ -61,14 +63,16 @@ std::string list(const nlohmann::json& by_name) {
   return out.empty() ? "none" : out;
 }
 
-// Beside the target and renamed over it, so that a reader never sees half a report.
+// Beside the target, under a name that no other process has, and renamed over it: a reader never sees half a report.
 bool write_file(const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
-  std::FILE* file = std::fopen(partial.c_str(), "w");
-  if (file == nullptr) return false;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) == 0 && written && std::rename(partial.c_str(), path.c_str()) == 0) return true;
-  std::remove(partial.c_str());
+  const Result<Sibling> made = create_sibling(path);
+  if (!made.ok()) return false;
+  const auto& [file, name] = made.value();
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  if (write_at(file, bytes, static_cast<int64_t>(text.size()), 0).ok() &&
+      std::rename(name.c_str(), path.c_str()) == 0)
+    return true;
+  ::unlink(name.c_str());
   return false;
 }
 
@@ -81,25 +85,33 @@ void Tally::begin(TallyHead head, std::string target) {
 }
 
 void Tally::delegated(Reason reason, const std::string& message) {
-  const std::lock_guard lock(mutex_);
-  ++delegated_[static_cast<size_t>(reason)];
-  write_if_older(kMayWait);
-  if (message.empty() || !engine_message_.empty()) return;
-  engine_message_ = message;
-  say("delegated to the host: " + message);
+  bool first = false, due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ++delegated_[static_cast<size_t>(reason)];
+    first = !message.empty() && engine_message_.empty();
+    if (first) engine_message_ = message;
+    due = is_older(kMayWait);
+  }
+  if (first) say("delegated to the host: " + message);
+  if (due) write({writing_, std::try_to_lock});
 }
 
 void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds) {
-  const std::lock_guard lock(mutex_);
-  ++calls_;
-  query_rows_ += query_rows;
-  seconds_ += seconds;
-  threads_ = threads;
-  const auto [it, first] = layers_.try_emplace(layer.layer);
-  if (first) it->second.dense = true;
-  add(it->second, layer);
-  ++layer_calls_[layer.layer];
-  write_if_older(layer.layer == layers_.rbegin()->first ? kMicroBatch : kMayWait);
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ++calls_;
+    query_rows_ += query_rows;
+    seconds_ += seconds;
+    threads_ = threads;
+    const auto [it, first] = layers_.try_emplace(layer.layer);
+    if (first) it->second.dense = true;
+    add(it->second, layer);
+    ++layer_calls_[layer.layer];
+    due = is_older(layer.layer == layers_.rbegin()->first ? kMicroBatch : kMayWait);
+  }
+  if (due) write({writing_, std::try_to_lock});
 }
 
 Report Tally::sums() const {
@@ -137,21 +149,31 @@ std::string Tally::to_text() const {
                             questions, list(by_reason(answers_)));
 }
 
-void Tally::write() {
-  written_ = std::chrono::steady_clock::now();
-  if (target_.empty() || target_ == "1" || write_file(target_, to_json())) return;
-  say("report: ROUTERELAY_REPORT is '" + target_ + "', which cannot be written");
-  target_.clear();
+void Tally::write(const std::unique_lock<std::mutex>& writing) {
+  if (!writing.owns_lock()) return;
+  std::string target, text;
+  {
+    const std::lock_guard lock(mutex_);
+    written_ = std::chrono::steady_clock::now();
+    if (target_.empty() || target_ == "1") return;
+    target = target_;
+    text = to_json();
+  }
+  if (write_file(target, text) || failure_said_) return;
+  failure_said_ = true;
+  say("report: ROUTERELAY_REPORT is '" + target + "', which cannot be written; tried again until the end");
 }
 
-void Tally::write_if_older(std::chrono::milliseconds age) {
-  if (std::chrono::steady_clock::now() - written_ > age) write();
+bool Tally::is_older(std::chrono::milliseconds age) const {
+  return std::chrono::steady_clock::now() - written_ > age;
 }
 
 void Tally::flush(bool at_exit) {
-  const std::lock_guard lock(mutex_);
-  if (target_ == "1" && at_exit) say(to_text());
-  write();
+  {
+    const std::lock_guard lock(mutex_);
+    if (target_ == "1" && at_exit) say(to_text());
+  }
+  write(std::unique_lock(writing_));
 }
 
 Tally& tally() {

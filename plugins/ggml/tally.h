@@ -40,10 +40,15 @@ class Tally {
   Report sums() const;
   std::string to_json() const;
   std::string to_text() const;
-  void write();
-  void write_if_older(std::chrono::milliseconds age);
+  // Makes the text under `mutex_` and writes it outside, so that no counting thread waits for a disk. `writing` holds
+  // `writing_`; where it does not, another thread is writing, and a later call writes what this one counted.
+  void write(const std::unique_lock<std::mutex>& writing);
+  // Whether the file was written longer ago; under `mutex_`.
+  bool is_older(std::chrono::milliseconds age) const;
 
-  mutable std::mutex mutex_;
+  std::mutex writing_;         // one writer at a time; taken before `mutex_`
+  bool failure_said_ = false;  // guarded by `writing_`
+  std::mutex mutex_;           // guards all below
   TallyHead head_;
   std::string target_;
   std::array<std::atomic<int64_t>, kReasons> answers_{};

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "trace/files.h"
 
@@ -66,6 +69,58 @@ TEST_F(TallyFile, QuestionsAreNoWork) {
 TEST_F(TallyFile, DelegatedCallsAreWrittenToo) {
   tally.delegated(Reason::kMaskValues, "");
   EXPECT_EQ(written()["delegated"], json::parse(R"({"mask_values": 1})"));
+}
+
+TEST_F(TallyFile, TheFirstDelegatedCallHasItsMessageInTheFile) {
+  CaptureStderr();
+  tally.delegated(Reason::kEngine, "no memory");
+  EXPECT_EQ(GetCapturedStderr(), "routerelay: delegated to the host: no memory\n");
+  EXPECT_EQ(written()["engine_message"], "no memory");
+}
+
+TEST_F(TallyFile, AFailureIsSaidOnceAndTriedAgain) {
+  const std::string late = folder.file("late");
+  tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, late + "/report.json");
+  CaptureStderr();
+  take(0);
+  tally.flush(false);
+  EXPECT_EQ(GetCapturedStderr(), "routerelay: report: ROUTERELAY_REPORT is '" + late +
+                                     "/report.json', which cannot be written; tried again until the end\n");
+  std::filesystem::create_directory(late);
+  tally.flush(true);
+  EXPECT_EQ(json::parse(support::read_bytes(late + "/report.json"))["calls"], 1);
+}
+
+// Each has its own lock, as two processes have.
+TEST_F(TallyFile, TwoWritersOfOneFileLeaveItWhole) {
+  Tally other;
+  other.begin({"fast", "cpu", "avx2", "0.26.0", 3}, path);
+  for (int i = 0; i < 30; ++i) other.taken(layer(i), 512, 2, 0.25);
+  tally.flush(false);
+  CaptureStderr();
+  const auto write_often = [](Tally& one) {
+    for (int i = 0; i < 200; ++i) one.flush(false);
+  };
+  std::thread first(write_often, std::ref(tally)), second(write_often, std::ref(other));
+  for (int i = 0; i < 200; ++i)
+    EXPECT_FALSE(json::parse(support::read_bytes(path), nullptr, false).is_discarded());
+  first.join();
+  second.join();
+  EXPECT_EQ(GetCapturedStderr(), "");
+}
+
+TEST_F(TallyFile, WhatManyThreadsCountIsInTheLastWrite) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([this, i] {
+      for (int n = 0; n < 100; ++n) {
+        take(i);
+        tally.flush(false);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  tally.flush(true);
+  EXPECT_EQ(written()["calls"], 400);
 }
 
 class TallyLine : public testing::Test {
