@@ -61,9 +61,7 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
 def in_keywords(line: str, texts: Mapping[str, str]) -> str:
     """A line of the plug-in, which knows variables only, for a caller who wrote keywords (`texts` is made of them)."""
     def keyword(found: re.Match[str]) -> str:
-        name, said = found["name"].lower(), found["said"]
-        if said == "=1":
-            return f"{name}=True"
-        return name + said if found["variable"] in texts else found[0]
+        return f"{found['name'].lower()} is '" if found["variable"] in texts else found[0]
 
-    return re.sub(r"(?:environment: )?(?P<variable>ROUTERELAY_(?P<name>\w+))(?P<said>=1\b| is ')", keyword, line)
+    line = line.replace("ROUTERELAY_ALLOW_UNTESTED=1", "allow_untested=True")  # what a refusal advises
+    return re.sub(r"(?:environment: )?(?P<variable>ROUTERELAY_(?P<name>\w+)) is '", keyword, line)

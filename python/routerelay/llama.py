@@ -139,9 +139,13 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
                                  "to use it in contexts made from now on")
     ggml = _hosts.Ggml(module)
     said: list[str] = []
-    with _variables(texts), _listening(said):
-        preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
-        active = ggml.load(path)
+    try:
+        with _variables(texts), _listening(said):
+            preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
+            active = ggml.load(path)
+    except BaseException:  # Ctrl-C too: what was said so far stays said
+        _pass_on(said)
+        raise
     said = [_plugin.in_keywords(line, texts) if line.startswith(OURS) else line for line in said]
     # A refusal's lines are in the exception, and "off" is in what is returned.
     _pass_on(line for line in said if active or not (line.startswith(OURS) or str(path) in line))

@@ -140,6 +140,18 @@ class Loader(unittest.TestCase):
                          "not used: the host's ggml is 0.10.0; accepted: .*; allow_untested=True tries it$")
         self.said("load(plugin=os.environ['PLUGIN'], allow_untested=True)", FAKE_GGML=UNKNOWN_GGML)
 
+    def test_only_the_advice_that_is_a_keyword_is_made_one(self):
+        said = self.said("from routerelay._plugin import in_keywords; print(in_keywords('ROUTERELAY_ALLOW_UNTESTED=1 "
+                         "tries it; so does ROUTERELAY_THREADS=1', {'ROUTERELAY_THREADS': '2'}))")
+        self.assertEqual(said, "allow_untested=True tries it; so does ROUTERELAY_THREADS=1\n")
+
+    def test_what_was_said_before_an_exception_is_passed_on(self):
+        done = self.run_python("from routerelay import _hosts\n"
+                               "def fails(self, path): os.write(2, b'a word before\\n'); raise OSError('no more')\n"
+                               "_hosts.Ggml.load = fails; load(plugin=os.environ['PLUGIN'])", "-S")
+        self.assertIn("a word before\n", done.stderr)
+        self.assertEqual(done.stderr.splitlines()[-1], "OSError: no more")
+
     def test_a_refusal_speaks_of_what_the_caller_wrote(self):
         code = "load(plugin=os.environ['PLUGIN']{})"
         self.assertIn("not used: preset is 'turbo'; legal: exact", self.raised(code.format(", preset='turbo'"),
