@@ -21,9 +21,13 @@ MAX_TOKENS = 32768
 
 
 def layer_list(text):
-    """0,7,12 or 0-7."""
+    """0,7,12 or 0-7. None at all would be every layer to the plug-in."""
     first, dash, last = text.partition("-")
-    return list(range(int(first), int(last) + 1)) if dash else [int(n) for n in text.split(",")]
+    layers = list(range(int(first), int(last) + 1)) if dash else [int(n) for n in text.split(",")]
+    if not layers or len(set(layers)) < len(layers):
+        raise argparse.ArgumentTypeError(f"'{text}' names {'a layer twice' if layers else 'no layer'}; "
+                                         "legal: such as 0,7,12 or 0-7")
+    return layers
 
 
 def parse_args(words=None):
@@ -40,7 +44,7 @@ def parse_args(words=None):
     last = models.MODELS[args.model].layers - 1
     if wrong := [layer for layer in args.layers if not 0 <= layer <= last]:
         parser.error(f"--layers has {wrong[0]}; legal for {args.model}: 0 to {last}")
-    # Fewer keys than the plug-in claims would give no trace.
+    # A prompt of less than one micro-batch has nothing to route.
     if not demo_run.UBATCH <= args.tokens <= MAX_TOKENS:
         parser.error(f"--tokens is {args.tokens}; legal: {demo_run.UBATCH} to {MAX_TOKENS}")
     if not models.path_of(args.model).exists():
@@ -60,10 +64,12 @@ def tokens_of(args, model):
 def main():
     args = parse_args()
     host = demo_llama.Host()
-    routerelay.llama.load("xllamacpp", args.plugin, preset="exact", trace=args.file, trace_layers=args.layers)
-    args.file.unlink(missing_ok=True)  # an old one must not pass for this one
+    # Every micro-batch is claimed, also a short last one and the first keys: a trace has no holes.
+    routerelay.llama.load("xllamacpp", args.plugin, preset="exact", trace=args.file, trace_layers=args.layers,
+                          min_rows=1, min_kv=0)
     model = host.load_model(models.path_of(args.model))
     tokens = tokens_of(args, model)
+    args.file.unlink(missing_ok=True)  # an old one must not pass for this one
     session = model.context(len(tokens), args.threads, ubatch=demo_run.UBATCH)
     for begin in range(0, len(tokens), demo_run.UBATCH):
         session.decode(tokens[begin:begin + demo_run.UBATCH], begin)
@@ -79,7 +85,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except demo_llama.HostError as error:
+    except (demo_llama.HostError, routerelay.llama.LoadError, OSError) as error:
         sys.exit(f"trace: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
