@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -79,6 +80,14 @@ class Dev(unittest.TestCase):
         _, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, err), (0, ""))
         self.assertIn("cmake --build --preset dev\n", self.log.read_text())
+
+    def test_a_child_that_stays_behind_keeps_no_lock(self):
+        pid = self.log.with_name("pid")
+        (self.stubs / "cmake").write_text(f"#!/bin/sh\nsleep 60 >/dev/null 2>&1 &\necho $! > {pid}\n")
+        self.assertEqual(self.dev("build", "dev")[0], 0)
+        self.addCleanup(os.kill, int(pid.read_text()), signal.SIGKILL)
+        with open(self.clone / "build" / ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def test_a_build_alone_says_nothing_of_waiting(self):
         self.assertEqual(self.dev("build", "dev")[::2], (0, ""))
