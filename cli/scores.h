@@ -16,7 +16,9 @@ void add_score(const Score& score, const nlohmann::json& params, std::vector<Rec
 inline constexpr const char* kLegend =
     "density  blocks that routed rows visit, of those they see\n"
     "mass     attention that the visited blocks hold, of all; on audited rows\n"
-    "ids      visited blocks, of those that routing without relay picks; on audited rows\n"
+    "ids      visited blocks, of those that routing without relay picks; on audited rows. It scores with\n"
+    "         router.samples queries, relay by screen with up to router.candidate_samples: blocks that the\n"
+    "         better scores swap look like lost ids\n"
     "scored   pairs of row and block that the router scored, of those that routed rows see\n"
     "speedup  dense attention's time over the layer's\n"
     "err      distance from the dense output over its length: rms of all, max of one query and head\n";
