@@ -49,10 +49,8 @@ class Bench:
                 continue  # the same call as on the case itself
             try:
                 prepared = engine.prepare(problem)
-                free, _ = torch.cuda.mem_get_info()
-                prepared.run()  # the first one: what the driver takes for the kernel counts too
-                torch.cuda.synchronize()
-                prepared.extra_bytes += max(0, free - torch.cuda.mem_get_info()[0])
+                if engine in self.ours:
+                    prepared.extra_bytes += taken_by_first(prepared.run)
                 error = reference.check(problem, prepared)
                 if engine in self.ours:
                     reference.check_repeats(prepared)
@@ -81,6 +79,14 @@ class Bench:
             timing.time_in_turns(entries, self.args.rounds, self.args.seconds)
         return [dataclasses.replace(reading, ms=tuple(timing.medians(entry.series)))
                 for reading, entry in zip(readings, entries)]
+
+
+def taken_by_first(run):
+    """Bytes of device memory that are gone after the first run: the driver's, for the kernel."""
+    free, _ = torch.cuda.mem_get_info()
+    run()
+    torch.cuda.synchronize()
+    return max(0, free - torch.cuda.mem_get_info()[0])
 
 
 def machine():

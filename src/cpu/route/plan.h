@@ -23,10 +23,9 @@ struct RouterPlan {
   PanelShape shape;
   int keys_per_column = 1;  // tokens that a column stands for
   int pieces = 1;           // head_dims that are laid end to end in a vector: antidiag's stride, else 1
-  int vectors_per_row =
-      1;                 // of one query head whose request names no other number; fewer where a row is short
-  int rows_at_once = 1;  // rows that share a pass over the keys
-  int max_vectors = 1;   // of one job
+  int vectors_per_row = 1;  // at most, of one query head whose request names no number of its own
+  int rows_at_once = 1;     // rows that share a pass over the keys
+  int max_vectors = 1;      // of one job
   int64_t n_slots = 0;
   std::vector<int64_t> first_slot;  // of every sequence
   int64_t vector_bytes = 0;         // of one packed vector

@@ -53,8 +53,7 @@ void SoftmaxScorer::score_rows(int thread, int kv_head, std::span<const RowReque
   job.base = workspace_->thread(thread);
   for (const RowRequests& r : rows)
     for (const ScoreRequest& request : r.requests) {
-      const bool own = a_.router.kind == Router::kSampled && request.samples > 0;
-      const int vectors = own ? request.samples : plan_.vectors_per_row;
+      const int vectors = most_vectors(request);
       RR_ASSERT(vectors <= plan_.max_vectors);
       if (job.n_vectors + vectors > plan_.max_vectors) run(kv_head, job);
       add_request(a_.rows.rows[static_cast<size_t>(r.row)], kv_head, request, job);

@@ -31,6 +31,11 @@ class SoftmaxScorer final : public RowScorer {
   void pack_slot(int kv_head, int64_t slot, std::byte* tokens, std::byte* out) const;
   const std::byte* column_token(int kv_head, const BlockRun& run, int64_t block, int column, int piece) const;
 
+  // Of the request's row; fewer where it is short.
+  int most_vectors(const ScoreRequest& request) const {
+    const bool own = a_.router.kind == Router::kSampled && request.samples > 0;
+    return own ? request.samples : plan_.vectors_per_row;
+  }
   // softmax_vectors.cc: vectors, limits and patches of one row and head, behind those of `job`.
   void add_request(const Row& row, int kv_head, const ScoreRequest& request, Job& job) const;
   void add_sampled(const Row& row, int q_head, int samples, Job& job) const;

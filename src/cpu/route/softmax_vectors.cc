@@ -23,7 +23,7 @@ void SoftmaxScorer::add_request(const Row& row, int kv_head, const ScoreRequest&
       add_antidiagonals(row, kv_head, request.q_head, r, job);
       break;
     default:
-      add_sampled(row, request.q_head, request.samples > 0 ? request.samples : a_.router.samples, job);
+      add_sampled(row, request.q_head, most_vectors(request), job);
   }
   r.n_vectors = job.n_vectors - r.first_vector;
   job.requests.push_back(r);

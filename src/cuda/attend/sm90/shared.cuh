@@ -116,7 +116,7 @@ __device__ void set_up(Shared<cfg>& shared) {
     for (auto& misfit : stream.misfit) misfit[0] = misfit[1] = 0;
     for (int i = 0; i < 2; ++i) {
       stream.query_full[i].init(1);
-      // Of e4m3 every lane arrives: racecheck follows no lane that arrives for its warp.
+      // Of e4m3 every lane arrives for its own accesses, an order that racecheck, too, may see.
       stream.query_free[i].init(is_quantised(cfg) ? 32 : 1);
       stream.out_full[i].init(is_quantised(cfg) ? kConsumerWarps * 32 : kConsumerWarps);
     }
