@@ -121,8 +121,6 @@ class Consumer {
 
   // Goes to the first step of the next row; steps_ is 0 if there is none.
   __device__ void next_row() {
-    // The loader has waited for it too, and so has whoever waits for the loader; but racecheck follows no such chain.
-    if constexpr (kQuantised) stream_.query_free[buffer_.slot].wait(buffer_.parity ^ 1);
     stream_.query_full[buffer_.slot].wait(buffer_.parity);
     tile_ = buffer_.slot;
     steps_ = stream_.tile[tile_].steps;
@@ -351,8 +349,7 @@ class Consumer {
                                 ? nullptr
                                 : params_.lse_log2 + tile.q_head * params_.lse_tokens + tile.q_begin + query;
     fence_for_async_reads();
-    __syncwarp();
-    if (kQuantised || lane_ == 0) stream_.out_full[tile_idx].arrive();
+    stream_.out_full[tile_idx].arrive();
     if (lse_log2 == nullptr || lane_ % 4 != 0) return;
     if (query < queries) lse_log2[0] = rows.top[0] + log2_approx(total[0]);
     if (query + 8 < queries) lse_log2[8] = rows.top[1] + log2_approx(total[1]);

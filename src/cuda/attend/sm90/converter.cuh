@@ -48,6 +48,7 @@ class Converter {
         from_.advance();
         to_.advance();
       }
+      stream_.query_free[buffer.slot].arrive();
     }
   }
 

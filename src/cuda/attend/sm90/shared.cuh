@@ -94,8 +94,8 @@ struct Stream : std::conditional_t<is_quantised(cfg), QuantisedRings<cfg>, NoRin
   // Boxes: rows of 64 elements, swizzled; a tile of head_dim 128 is two boxes, dims 0..63 and 64..127.
   alignas(1024) Element query[2][kConsumersEach][kBoxes][kConsumerRows * kBoxDims];  // later the row's output
   alignas(1024) Element slot[kSlots][kBoxes][kStepKeys * kBoxDims];
-  Barrier query_full[2], query_free[2];          // loader -> consumers and storer; storer -> loader
-  Barrier out_full[2];                           // consumers -> storer
+  Barrier query_full[2], query_free[2];  // loader -> all who read its Tile; storer and converters -> loader
+  Barrier out_full[2];                   // consumers -> storer
   Barrier slot_full[kSlots], slot_free[kSlots];  // loader, or converters -> consumers; and back
   Tile<cfg> tile[2];
   // A consumer's step is to be weighed again: of even and odd steps, since a warp may say it of the next step before
@@ -111,14 +111,16 @@ struct Shared {
 template <AttendConfig cfg>
 __device__ void set_up(Shared<cfg>& shared) {
   constexpr int kConsumerWarps = Cut<cfg>::kConsumersEach * kWarpgroup / 32;
+  constexpr int kGivers = 1 + (is_quantised(cfg) ? kConverters : 0);  // warps that give a query tile back
   if (threadIdx.x < Cut<cfg>::kStreams) {
     Stream<cfg>& stream = shared.stream[threadIdx.x];
     for (auto& misfit : stream.misfit) misfit[0] = misfit[1] = 0;
     for (int i = 0; i < 2; ++i) {
       stream.query_full[i].init(1);
-      // Of e4m3 every lane arrives for its own accesses, an order that racecheck, too, may see.
-      stream.query_free[i].init(is_quantised(cfg) ? 32 : 1);
-      stream.out_full[i].init(is_quantised(cfg) ? kConsumerWarps * 32 : kConsumerWarps);
+      // Every lane arrives for what it read and wrote itself: racecheck follows no __syncwarp to a lane that arrives
+      // for all.
+      stream.query_free[i].init(kGivers * 32);
+      stream.out_full[i].init(kConsumerWarps * 32);
     }
     for (int i = 0; i < Stream<cfg>::kSlots; ++i) {
       stream.slot_full[i].init(is_quantised(cfg) ? kConverters : 1);

@@ -35,8 +35,7 @@ __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
         *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(box + swizzled(row, chunk % 8));
       }
     }
-    __syncwarp();
-    if (is_quantised(cfg) || lane == 0) stream.query_free[buffer.slot].arrive();
+    stream.query_free[buffer.slot].arrive();
   }
 }
 
