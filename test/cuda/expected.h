@@ -19,15 +19,18 @@
 
 namespace routerelay::cuda {
 
-// A kernel multiplies 16-bit inputs exactly, sums in f32, rounds probabilities and the output to the inputs' dtype.
+// A kernel multiplies 16-bit inputs exactly, sums in f32, rounds probabilities and the output to the inputs' dtype;
+// beside e4m3 values probabilities are f16.
 class Expected {
  public:
   // `e4m3`: of keys in it, which queries meet in two e4m3 parts.
   Expected(const support::Problem& p, const Routes& routes, bool e4m3 = false)
       : exact_(support::unfilled(p)),
         error_(exact_),
-        unit_(p.q.view.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11) {
-    if (p.q.view.dtype == DType::kF16) smallest_weight_ = 0x1p-22, smallest_out_ = 0x1p-25;
+        out_unit_(p.q.view.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11),
+        weight_unit_(e4m3 ? 0x1p-11 : out_unit_) {
+    if (p.q.view.dtype == DType::kF16) smallest_out_ = 0x1p-25;
+    if (p.q.view.dtype == DType::kF16 || e4m3) smallest_weight_ = 0x1p-22;
     if (e4m3) {
       // The parts have four bits each. Sums keep 13 bits of themselves or of their largest term, four times in a row
       // where they are large: twice the worst of 200,000 that were imitated on a CPU.
@@ -125,7 +128,7 @@ class Expected {
     for (size_t i = 0; i < keys.size(); ++i) {
       const double* const v = in.v.at(keys[i], head / in.group);
       const double p = std::exp2(score[i] - lse), moved = p == 0 ? 0 : p * wrong[i] * std::numbers::ln2;
-      const double rounded = std::fmax(p * unit_, smallest_weight_ / total);
+      const double rounded = std::fmax(p * weight_unit_, smallest_weight_ / total);
       const double typical = rounded * rounded / 3 + moved * moved + p * sums * p * sums;
       of_weights += moved;
       for (size_t c = 0; c < dim; ++c) {
@@ -135,7 +138,7 @@ class Expected {
     }
     double mean = 0;
     for (size_t c = 0; c < dim; ++c) {
-      const double all = std::fabs(out[c]), last = all * unit_ + smallest_out_;
+      const double all = std::fabs(out[c]), last = all * out_unit_ + smallest_out_;
       bound[c] = size[c] + all * (of_weights + sums) + last;
       mean += (square[c] + all * of_weights * all * of_weights + last * last / 3) / static_cast<double>(dim);
     }
@@ -146,7 +149,7 @@ class Expected {
 
   support::Exact exact_, error_;
   double split_error_ = 0, sum_error_ = 0;
-  double unit_;  // half a last place of 1, in the inputs' dtype
+  double out_unit_, weight_unit_;  // half a last place of 1, in their dtypes
   // f16 ends early. Probabilities are taken relative to at most 2^3 times the largest one, in steps of 2^-24.
   double smallest_weight_ = 0, smallest_out_ = 0;
   double mean_square_ = 0;

@@ -73,16 +73,10 @@ __device__ void split_e4m3(uint4 first, uint4 second, float scale, uint4& large,
   rest = {parts[1][0], parts[1][1], parts[1][2], parts[1][3]};
 }
 
-// Four e4m3 -> two registers of two elements each, exactly.
-template <class Element>
-__device__ uint2 widened(uint32_t four) {
+// Four e4m3 -> two registers of two f16 each, exactly.
+__device__ inline uint2 widened(uint32_t four) {
   const __half2 low = from_e4m3(four & 0xffff), high = from_e4m3(four >> 16);
-  if constexpr (std::is_same_v<Element, __half>) {
-    return {reinterpret_cast<const uint32_t&>(low), reinterpret_cast<const uint32_t&>(high)};
-  } else {
-    const float2 a = __half22float2(low), b = __half22float2(high);
-    return {packed<Element>(a.x, a.y), packed<Element>(b.x, b.y)};
-  }
+  return {reinterpret_cast<const uint32_t&>(low), reinterpret_cast<const uint32_t&>(high)};
 }
 
 }  // namespace routerelay::cuda

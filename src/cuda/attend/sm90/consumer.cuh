@@ -28,12 +28,13 @@ class Consumer {
   using C = Cut<cfg>;
   using S = Stream<cfg>;
   using Element = typename S::Element;
+  using Weight = typename S::Weight;
   static constexpr int D = cfg.head_dim, N = C::kStepKeys;
   static constexpr uint32_t kTurn = 1,
                             kWholeConsumer = kTurn + kConsumers;  // named barriers, one for each consumer
   static constexpr bool kQuantised = is_quantised(cfg);
   using ScoreOp = typename ScoreOpOf<Element, N, kQuantised>::Op;
-  using OutputOp = typename Wgmma<Element, D>::template Registers<Major::MN>;
+  using OutputOp = typename Wgmma<Weight, D>::template Registers<Major::MN>;
 
  public:
   __device__ Consumer(const AttendParams& params, Shared<cfg>& shared, int index)
@@ -88,7 +89,7 @@ class Consumer {
     if constexpr (!kEarly) pass_turn();
     wait_for_products<1>();
     const bool ends = ends_;
-    const Softmax<Element> ended = rows_;
+    const Softmax<Weight> ended = rows_;
     if (ends) rows_ = {};
     weigh(next, which ^ 1);
     step_on();
@@ -323,7 +324,7 @@ class Consumer {
   }
 
   // Over the row's queries, which no product reads any more; the storer brings it to device memory.
-  __device__ void write_output(const Softmax<Element>& rows, int tile_idx) {
+  __device__ void write_output(const Softmax<Weight>& rows, int tile_idx) {
     const float total[2] = {rows.total(0), rows.total(1)};
     float inverse[2] = {total[0] == 0 ? 0 : reciprocal_approx(total[0]),
                         total[1] == 0 ? 0 : reciprocal_approx(total[1])};
@@ -367,7 +368,7 @@ class Consumer {
   int key_slot_ = 0;
   int out_tile_ = 0, out_step_ = 0, out_key_slot_ = 0;  // of the probabilities at hand
   bool first_ = true, ends_ = false;                    // they are their row's first, last
-  Softmax<Element> rows_;
+  Softmax<Weight> rows_;
   float score_[N / 2];
   float output_[D / 2];
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A converter warp: e4m3 values, as they arrive, become tiles of q's dtype, which the consumers multiply.
+// A converter warp: e4m3 values, as they arrive, become tiles of f16, which the consumers multiply.
 #pragma once
 
 #include "cuda/attend/sm90/shared.cuh"
@@ -14,9 +14,8 @@ template <AttendConfig cfg>
 class Converter {
   using C = Cut<cfg>;
   using S = Stream<cfg>;
-  using Element = typename S::Element;
   static constexpr int kShare = C::kStepKeys / kConverters;
-  static_assert(C::kPieceKeys % kShare == 0);
+  static_assert(C::kPieceKeys % kShare == 0 && S::kSlots == S::kValueSlots);
 
  public:
   // Number `index` of the converters.
@@ -34,19 +33,18 @@ class Converter {
       const int steps = tile.steps, ragged = tile.ragged;
       if (steps == 0) return;
       for (int step = 0; step < steps; ++step) {
-        stream_.value8_full[from_.slot].wait(from_.parity);
-        stream_.slot_free[to_.slot].wait(to_.parity ^ 1);
+        stream_.value8_full[at_.slot].wait(at_.parity);
+        stream_.slot_free[at_.slot].wait(at_.parity ^ 1);
         convert();
         if (step < ragged) [[unlikely]]
           zero_tail(tile.keys - tile.first_key[step][first_ / C::kPieceKeys]);
         fence_for_async_reads();
         __syncwarp();
         if (lane_ == 0) {
-          stream_.value8_free[from_.slot].arrive();
-          stream_.slot_full[to_.slot].arrive();
+          stream_.value8_free[at_.slot].arrive();
+          stream_.slot_full[at_.slot].arrive();
         }
-        from_.advance();
-        to_.advance();
+        at_.advance();
       }
       stream_.query_free[buffer.slot].arrive();
     }
@@ -61,7 +59,7 @@ class Converter {
   }
   // 16 elements, as the slot holds them.
   __device__ void store(int eight, int half, uint4 low, uint4 high) {
-    auto* box = reinterpret_cast<char*>(stream_.slot[to_.slot][box_]);
+    auto* box = reinterpret_cast<char*>(stream_.slot[at_.slot][box_]);
     *reinterpret_cast<uint4*>(box + offset(eight, half, chunk_ * 2)) = low;
     *reinterpret_cast<uint4*>(box + offset(eight, half, chunk_ * 2 + 1)) = high;
   }
@@ -69,7 +67,7 @@ class Converter {
   __device__ void convert() {
     constexpr int kAtOnce =
         4;  // reads before their writes, which might be to the same place for all ptxas knows
-    const auto* values = reinterpret_cast<const char*>(stream_.value8[from_.slot]);
+    const auto* values = reinterpret_cast<const char*>(stream_.value8[at_.slot]);
 #pragma unroll 1
     for (int key = first_; key < first_ + kShare; key += kAtOnce / 2 * 8) {
       uint4 narrow[kAtOnce];
@@ -79,8 +77,8 @@ class Converter {
             *reinterpret_cast<const uint4*>(values + offset(key + i / 2 * 8, i % 2, box_ * 4 + chunk_));
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const uint2 a = widened<Element>(narrow[i].x), b = widened<Element>(narrow[i].y);
-        const uint2 c = widened<Element>(narrow[i].z), d = widened<Element>(narrow[i].w);
+        const uint2 a = widened(narrow[i].x), b = widened(narrow[i].y);
+        const uint2 c = widened(narrow[i].z), d = widened(narrow[i].w);
         store(key + i / 2 * 8, i % 2, {a.x, a.y, b.x, b.y}, {c.x, c.y, d.x, d.y});
       }
     }
@@ -100,8 +98,7 @@ class Converter {
 
   S& stream_;
   const int first_, lane_, box_, chunk_;  // the first key of its share; of 64 dims, and of 16 among them
-  Ring<S::kValueSlots> from_;
-  Ring<S::kSlots> to_;
+  Ring<S::kSlots> at_;                    // from the value8, to the slot of that number
 };
 
 }  // namespace routerelay::cuda

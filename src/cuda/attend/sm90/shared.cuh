@@ -75,7 +75,10 @@ struct NoRings {
 
 template <AttendConfig cfg>
 struct Stream : std::conditional_t<is_quantised(cfg), QuantisedRings<cfg>, NoRings> {
-  using Element = std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;
+  using Element =
+      std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;  // of queries and output
+  // Of probabilities and values. f16 holds e4m3 exactly and is one conversion away from it, bf16 is four.
+  using Weight = std::conditional_t<is_quantised(cfg), __half, Element>;
   static constexpr int D = cfg.head_dim, kBoxes = D / kBoxDims;
   static constexpr int kStreams = Cut<cfg>::kStreams, kStepKeys = Cut<cfg>::kStepKeys;
   static constexpr int kConsumersEach = Cut<cfg>::kConsumersEach;
@@ -93,7 +96,7 @@ struct Stream : std::conditional_t<is_quantised(cfg), QuantisedRings<cfg>, NoRin
 
   // Boxes: rows of 64 elements, swizzled; a tile of head_dim 128 is two boxes, dims 0..63 and 64..127.
   alignas(1024) Element query[2][kConsumersEach][kBoxes][kConsumerRows * kBoxDims];  // later the row's output
-  alignas(1024) Element slot[kSlots][kBoxes][kStepKeys * kBoxDims];
+  alignas(1024) Weight slot[kSlots][kBoxes][kStepKeys * kBoxDims];
   Barrier query_full[2], query_free[2];  // loader -> all who read its Tile; storer and converters -> loader
   Barrier out_full[2];                   // consumers -> storer
   Barrier slot_full[kSlots], slot_free[kSlots];  // loader, or converters -> consumers; and back
