@@ -117,16 +117,14 @@ class RouteRows {
     }
   }
 
-  // More queries speak for fewer blocks: twice as many as often as all products stay within three quarters of the whole
-  // row's. The last quarter is what finding the candidates took.
+  // More queries speak for fewer blocks: twice as many as often as all products stay within the whole row's.
   int candidate_samples(int64_t row, size_t n_ids) const {
     const RouterOptions& router = args_.options.router;
     if (args_.options.relay.mode == Relay::kRepair)
       return router.samples;  // the row may have to pay in full as well
     const auto whole = static_cast<size_t>(router.samples) * static_cast<size_t>(row_of(row).visible_blocks);
     int samples = router.samples;
-    while (samples * 2 <= router.candidate_samples &&
-           static_cast<size_t>(samples) * 2 * n_ids <= whole / 4 * 3)
+    while (samples * 2 <= router.candidate_samples && static_cast<size_t>(samples) * 2 * n_ids <= whole)
       samples *= 2;
     return samples;
   }
