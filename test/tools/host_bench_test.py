@@ -197,7 +197,7 @@ class Prompts(unittest.TestCase):
         for what in ("prompt", "decode"):
             names = [r["params"]["preset"] for r in found
                      if r["name"] == "tokens_per_second" and r["params"]["what"] == what]
-            self.assertEqual(names, ["stock", "stock_flash_off", "balanced"])
+            self.assertEqual(names, ["stock", "stock_flash_off", "stock_again", "balanced"])
         self.assertEqual({r["name"] for r in found}, {"tokens_per_second", "speedup", "quartile_speedup"})
 
 
