@@ -11,6 +11,11 @@ namespace routerelay::cuda {
 // An mbarrier in shared memory. Waits are by parity: phase 0 ends with the first completion.
 using Barrier = cutlass::arch::ClusterTransactionBarrier;
 
+// Keeps the compiler from moving accesses to memory past this point: arrive() alone does not.
+__device__ inline void keep_order() {
+  asm volatile("" ::: "memory");
+}
+
 // Position in a ring of N slots, and the parity of the next visit to that slot.
 template <int N>
 struct Ring {

@@ -35,6 +35,7 @@ __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
         *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(box + swizzled(row, chunk % 8));
       }
     }
+    keep_order();
     stream.query_free[buffer.slot].arrive();
   }
 }
