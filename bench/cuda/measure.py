@@ -64,21 +64,33 @@ class Bench:
 
     def run(self, case):
         """The readings of a case and of the one beside it."""
-        readings, entries = [], []
+        readings, entries, contestants = [], [], []
         peers = self.peers if case.kv_dtype == "bf16" else []  # none takes e4m3 beside bf16 queries
         for which in filter(None, (case, cases.BY_NAME.get(case.beside))):
             problem = problems.Problem(which)
             for engine, prepared, error in self.ready(problem, peers, is_beside=which is not case):
                 in_passing = prepared.dense and not which.is_dense  # the yardstick, not what is measured
                 entries.append(timing.Entry(prepared.run, [[] for _ in range(1 if in_passing else 2)]))
+                contestants.append((engine, prepared, problem))
                 readings.append(report.Reading(
                     engine.name, which, which.dense_flops if prepared.dense else problem.flops,
                     1.0 if prepared.dense else problem.density, dense=prepared.dense, ours=engine in self.ours,
                     error=error, note=prepared.note, extra_bytes=prepared.extra_bytes))
-        if entries and not self.args.check:
-            timing.time_in_turns(entries, self.args.rounds, self.args.seconds)
+        if not entries or self.args.check:
+            return readings
+        timing.time_in_turns(entries, self.args.rounds, self.args.seconds)
         return [dataclasses.replace(reading, ms=tuple(timing.medians(entry.series)))
-                for reading, entry in zip(readings, entries)]
+                for reading, entry, checked in zip(readings, entries, contestants) if self.is_still_right(*checked)]
+
+    def is_still_right(self, engine, prepared, problem):
+        """What was timed is checked again: nobody may have lost or overwritten a list in between."""
+        try:
+            reference.check(problem, prepared)
+        except Exception as why:
+            self.failed |= engine in self.ours
+            self.leave_out(engine.name, problem.case.name, f"after the timing, {type(why).__name__}: {str(why)[:400]}")
+            return False
+        return True
 
 
 def taken_by_first(run):

@@ -2,10 +2,12 @@
 """Event-timed rounds of several calls in turns, so that whatever the card's clocks do hits all of them."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable
 
 SPAN_MS = 20.0  # a timed span is about so long: events resolve microseconds
+LEAD_MS = 300.0  # and follows so much of the same call: a card at its power limit remembers what ran before
 MAX_CALLS = 20  # in one span
 MIN_ROUNDS = 3
 
@@ -18,11 +20,11 @@ class Entry:
     series: list[list[float]]
 
 
-def event_span(call, calls):
-    """Milliseconds per call. Short calls are led in by one more: the host is in front when the span begins."""
+def event_span(call, calls, led_in_by=0):
+    """Milliseconds per call, over `calls` of them that follow `led_in_by` more."""
     import torch
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    if calls > 1:
+    for _ in range(led_in_by):
         call()
     begin.record()
     for _ in range(calls):
@@ -33,9 +35,9 @@ def event_span(call, calls):
 
 
 def plan(spans, n_series, rounds, budget_ms):
-    """Calls per span of each entry, and how many rounds the budget holds."""
-    calls = [max(1, min(MAX_CALLS, round(SPAN_MS / ms))) for ms in spans]
-    a_round = sum(n * (c + (c > 1)) * ms for n, c, ms in zip(n_series, calls, spans))
+    """(calls per span, calls before it) of each entry, and how many rounds the budget holds."""
+    calls = [(max(1, min(MAX_CALLS, round(SPAN_MS / ms))), math.ceil(LEAD_MS / ms)) for ms in spans]
+    a_round = sum(n * sum(c) * ms for n, c, ms in zip(n_series, calls, spans))
     return calls, min(rounds, max(MIN_ROUNDS, int(budget_ms / a_round)))
 
 
@@ -47,7 +49,7 @@ def time_in_turns(entries, rounds, seconds, span=event_span):
              if s < len(entries[i].series)]
     for turn in range(rounds):
         for i, s in order[::1 if turn % 2 == 0 else -1]:
-            entries[i].series[s].append(span(entries[i].call, calls[i]))
+            entries[i].series[s].append(span(entries[i].call, *calls[i]))
     return rounds
 
 

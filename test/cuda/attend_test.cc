@@ -101,6 +101,32 @@ TEST_P(CudaAttend, Scales) {
   }
 }
 
+// From nothing to a few keys that take it all: beyond 2^27 bits a last place of a score would be worth too much.
+TEST_P(CudaAttend, ExtremeScores) {
+  for (const double size : {1e-30, 1.0, 30.0, 3000.0, 6e4, 1e7}) {
+    SCOPED_TRACE(size);
+    Problem p(square(300));
+    if (size > 65504 && p.q.view.dtype == DType::kF16) continue;
+    p.q.fill([&](int64_t, int64_t, int64_t c) { return c == 0 ? size : 0; });
+    p.k.fill([&](int64_t t, int64_t, int64_t) { return static_cast<double>(t % 97) / 4; });
+    expect_right(p, full_routes());
+  }
+}
+
+// 3,000 keys that are each worth e^-15 of one, the first or the last that is visited: their sum must not be lost.
+TEST_P(CudaAttend, ManyFarBelowOne) {
+  for (const int64_t one : {0, 2869}) {
+    SCOPED_TRACE(one);
+    ProblemArgs args = configured({.q_tokens = 130, .k_tokens = 3000, .q_heads = 2, .kv_heads = 1});
+    args.sequences = {{0, 130, 0, 3000, 2870}};
+    Problem p(args);
+    p.scale = 1;
+    p.q.fill([](int64_t, int64_t, int64_t c) { return c == 0 ? 1 : 0; });
+    p.k.fill([&](int64_t t, int64_t, int64_t) { return t == one ? 15 : 0; });
+    expect_right(p, full_routes());
+  }
+}
+
 // Blocks are walked from the last to the first. Every 64 keys the scores of all queries change by some 200 bits: rising
 // along the walk, a row's earlier steps lose their weight again and again; falling, they keep it.
 TEST_P(CudaAttend, MaximaThatMoveFar) {

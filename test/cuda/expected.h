@@ -30,7 +30,7 @@ class Expected {
         out_unit_(p.q.view.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11),
         weight_unit_(e4m3 ? 0x1p-11 : out_unit_) {
     if (p.q.view.dtype == DType::kF16) smallest_out_ = 0x1p-25;
-    if (p.q.view.dtype == DType::kF16 || e4m3) smallest_weight_ = 0x1p-22;
+    if (p.q.view.dtype == DType::kF16 || e4m3) smallest_weight_ = 0x1p-33;
     if (e4m3) {
       // The parts have four bits each. Sums keep 13 bits of themselves or of their largest term, four times in a row
       // where they are large: twice the worst of 200,000 that were imitated on a CPU.
@@ -150,7 +150,7 @@ class Expected {
   support::Exact exact_, error_;
   double split_error_ = 0, sum_error_ = 0;
   double out_unit_, weight_unit_;  // half a last place of 1, in their dtypes
-  // f16 ends early. Probabilities are taken relative to at most 2^3 times the largest one, in steps of 2^-24.
+  // f16 ends early. Probabilities are taken relative to 2^-8 of the largest one or less, in steps of 2^-24.
   double smallest_weight_ = 0, smallest_out_ = 0;
   double mean_square_ = 0;
 };

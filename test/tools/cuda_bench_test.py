@@ -151,22 +151,23 @@ class Report(unittest.TestCase):
 class Timing(unittest.TestCase):
     def test_short_calls_are_many_in_a_span_and_the_budget_bounds_the_rounds(self):
         calls, rounds = timing.plan([0.1, 5.0, 200.0], [2, 2, 1], rounds=9, budget_ms=5000)
-        self.assertEqual(calls, [20, 4, 1])
-        self.assertEqual(rounds, 9)
-        self.assertEqual(timing.plan([200.0] * 3, [2] * 3, rounds=9, budget_ms=5000)[1], 4)
+        self.assertEqual(calls, [(20, 3000), (4, 60), (1, 2)])
+        self.assertEqual(rounds, 3)  # of 2 x 302 + 2 x 320 + 600 ms: 1.8 s
+        self.assertEqual(timing.plan([200.0] * 3, [2] * 3, rounds=9, budget_ms=15000)[1], 4)
         self.assertEqual(timing.plan([900.0] * 3, [2] * 3, rounds=9, budget_ms=1000)[1], timing.MIN_ROUNDS)
 
     def test_all_take_turns_and_every_other_round_runs_backwards(self):
         seen = []
 
-        def span(call, calls):
-            seen.append((call, calls))
+        def span(call, calls, led_in_by=0):
+            seen.append((call, calls, led_in_by))
             return 100.0 if call == "a" else 10.0
 
         entries = [timing.Entry("a", [[], []]), timing.Entry("b", [[]])]
         rounds = timing.time_in_turns(entries, rounds=2, seconds=100, span=span)
         self.assertEqual(rounds, 2)
-        self.assertEqual(seen, [("a", 1), ("b", 1), ("a", 1), ("b", 2), ("a", 1), ("a", 1), ("b", 2), ("a", 1)])
+        self.assertEqual(seen, [("a", 1, 0), ("b", 1, 0),  # how long each takes
+                                ("a", 1, 3), ("b", 2, 30), ("a", 1, 3), ("a", 1, 3), ("b", 2, 30), ("a", 1, 3)])
         self.assertEqual([entry.series for entry in entries], [[[100.0, 100.0], [100.0, 100.0]], [[10.0, 10.0]]])
         self.assertEqual(timing.medians([[1.0, 9.0, 2.0], [3.0]]), [2.0, 3.0])
 

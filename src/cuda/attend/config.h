@@ -28,6 +28,10 @@ constexpr bool is_quantised(const AttendConfig& c) {
   return c.kv_dtype == DType::kE4M3;
 }
 
+// A row's exponentials are taken relative to so many bits below its largest score. f16 ends at 2^-24, and so keeps
+// probabilities down to 2^-32 of the largest: all that a million keys lose below is 2^-12. (bf16 has float's range.)
+inline constexpr float kBelow = 8;
+
 // Keys that one step of the sm_90 kernel multiplies, and those of them that lie side by side.
 constexpr int step_keys(const AttendConfig& c) {
   return c.q_block == 128 && c.head_dim <= 128 ? 128 : 64;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The classic running softmax of a warp's queries, in base 2: scores -> weights relative to the largest score so far.
+// The classic running softmax of a warp's queries, in base 2: scores -> weights relative to kBelow bits
+// below the largest score so far.
 #pragma once
 
+#include "cuda/attend/config.h"
 #include "cuda/isa/math.cuh"
 
 namespace routerelay::cuda {
@@ -9,7 +11,7 @@ namespace routerelay::cuda {
 // Of kRowTiles x 2 queries a thread: query lane / 4 of each tile of 16, and the one 8 below.
 template <class Element, int kRowTiles>
 struct RunningSoftmax {
-  float top[kRowTiles][2];  // in bits
+  float top[kRowTiles][2];  // in bits; what exponentials are relative to
   float sum[kRowTiles][2];  // of this thread's columns
 
   __device__ RunningSoftmax() {
@@ -35,7 +37,7 @@ struct RunningSoftmax {
 #pragma unroll
         for (int j = 0; j < n; ++j)
           most = fmaxf(most, fmaxf(scores[m][j][2 * row], scores[m][j][2 * row + 1]));
-        const float raised = fmaxf(top[m][row], quad_max(most) * scale_log2);
+        const float raised = fmaxf(top[m][row], fmaf(quad_max(most), scale_log2, -kBelow));
         const float base = raised == -INFINITY ? 0 : raised;  // nothing seen yet: -inf - 0, not -inf - -inf
         factor[m][row] = exp2_approx(top[m][row] - base);
         moved |= raised != top[m][row];

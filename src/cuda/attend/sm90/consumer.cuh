@@ -255,7 +255,7 @@ class Consumer {
     settled(probability);  // not after the wait for the values' products, which exponentials hide
   }
 
-  // The step at hand once more, its tops raised: scores passed them by more than the headroom. Rare, since a row begins
+  // The step at hand once more, its tops raised: scores passed them too far. Rare, since a row begins
   // with the maximum of its first step; what it costs is one product. All warps of the consumer come here together.
   __device__ __forceinline__ void weigh_again(uint32_t (&probability)[N / 4], int which) {
     begin_scores(out_tile_, out_key_slot_);
@@ -265,9 +265,8 @@ class Consumer {
     if (out_step_ < tile.masked) hide_unseen(tile, out_step_);
     const auto scale = scale_of(out_tile_);
     float factor[2];
-    rows_.forget_step();
     rows_.raise(score_, scale, factor);
-    // Beyond 2^24 bits f32 scores are coarser than the headroom, and NaN never fits: they stay as they are.
+    // Where a last place of a score is worth more than kMost, and where it is NaN, it may still not fit: it stays.
     rows_.weigh(score_, scale, probability);
     rescale(factor);
     named_wait(kWholeConsumer + index_, kWarpgroup);  // everyone has seen why

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attend/config.h"
 #include "cuda/isa/math.cuh"
 
 namespace routerelay::cuda {
@@ -23,16 +24,14 @@ struct RowScales {
 
 // Registers 4 p + 2 r and 4 p + 2 r + 1 of an accumulator are pair p of row r, the thread's two rows being 8 apart.
 //
-// A step's exponentials are taken relative to an earlier maximum of the row, plus headroom. Whether a score went beyond
-// it is read off the probabilities: only then are they taken again. So no exponential waits for a maximum and its way
+// A step's exponentials are taken relative to kBelow bits below an earlier maximum of the row. Whether scores went too far
+// beyond it is read off their sum: only then are they taken again. So no exponential waits for a maximum and its way
 // through the quad, and no maximum is taken at all, except in a row's first step.
 template <class Element>
 struct Softmax {
-  // Bits between a row's maximum and the point that exponentials are relative to. bf16 has f32's exponents, and
-  // f32 sums and outputs do not mind. In f16 every bit is taken from the smallest probabilities, which end at 2^-24.
-  static constexpr float kHeadroom = std::is_same_v<Element, __half> ? 3 : 7;
-  // Set in the exponents of both 16-bit types from 2 on: a score that passed its row's top by more than a bit.
-  static constexpr uint32_t kMisfit = 0x40004000;
+  // The sum of a thread's share of a step from which on the step is taken anew: a row's maximum being 2^kBelow, later
+  // scores may rise by 2 to 7 bits, as they are many or few. f16 ends at 2^16.
+  static constexpr float kMost = 0x1p15;
   // Below every score, in bits. Finite, so that a row that has seen nothing needs no care: its exponentials are of
   // -inf.
   static constexpr float kLowest = -FLT_MAX;
@@ -47,7 +46,7 @@ struct Softmax {
   float step_sum[2] = {0, 0};         // of the newest step
 
   // Scores [q.k, unscaled] of a step -> probabilities, packed as the left operand of the next product.
-  // False where one is misfit: then the step's scores are to be made again, raised and weighed again.
+  // False where a row does not fit: then the step's scores are to be made again, raised and weighed again.
   template <int N, class Scale>
   __device__ __forceinline__ bool weigh(float (&scores)[N], Scale scale_log2,
                                         uint32_t (&probability)[N / 2]) {
@@ -55,7 +54,6 @@ struct Softmax {
     sum[0] += step_sum[0];
     sum[1] += step_sum[1];
     float sums[2 * kChunks];  // up to and with each chunk
-    uint32_t bits = 0;
 #pragma unroll
     for (int c = 0; c < 2 * kChunks; ++c) {
       const int row = c / kChunks;
@@ -74,13 +72,13 @@ struct Softmax {
         const float y = exp2_approx(fmaf(scores[4 * p + 2 * row + 1], scale_log2[row], ready));
         even = i == 0 ? x : even + x;
         odd = i == 0 ? y : odd + y;
-        bits |= probability[2 * p + row] = packed<Element>(x, y);
+        probability[2 * p + row] = packed<Element>(x, y);
       }
       sums[c] = c % kChunks == 0 ? even + odd : sums[c - 1] + (even + odd);
     }
     step_sum[0] = sums[kChunks - 1];
     step_sum[1] = sums[2 * kChunks - 1];
-    return (bits & kMisfit) == 0;
+    return step_sum[0] <= kMost && step_sum[1] <= kMost;  // not if NaN
   }
 
   // Sets the tops of rows that have seen nothing before a step.
@@ -89,30 +87,27 @@ struct Softmax {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float most = largest(scores, row);
-      if (top[row] == kLowest && most > -INFINITY) top[row] = fmaf(most, scale_log2[row], kHeadroom);
+      if (top[row] == kLowest && most > -INFINITY) top[row] = fmaf(most, scale_log2[row], -kBelow);
     }
   }
 
-  // Moves the tops of rows that a step's scores pass by a bit and more. The output so far is to be multiplied by
-  // `factor`, per row; the sums already are.
+  // Moves the tops of the rows that did not fit, and forgets the newest step, which will be weighed again. The output
+  // so far is to be multiplied by `factor`, per row; the sums already are.
   template <int N, class Scale>
   __device__ void raise(const float (&scores)[N], Scale scale_log2, float (&factor)[2]) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float most = largest(scores, row);
+      const bool fits = quad_max(step_sum[row] <= kMost ? 0 : 1) == 0;  // what overflows may end as NaN
       factor[row] = 1;
+      step_sum[row] = 0;
       // Only where this row itself does not fit, so that its bits do not depend on its neighbours.
-      if (!(fmaf(most, scale_log2[row], -top[row]) >= 1)) continue;
-      const float raised = fmaf(most, scale_log2[row], kHeadroom);
+      if (fits) continue;
+      const float raised = fmaf(most, scale_log2[row], -kBelow);
       factor[row] = exp2_approx(top[row] - raised);
       sum[row] *= factor[row];
       top[row] = raised;
     }
-  }
-
-  // The newest step does not count: it will be weighed again.
-  __device__ void forget_step() {
-    step_sum[0] = step_sum[1] = 0;
   }
 
   // Denominator of a row that has ended, relative to its top; 0 for a row without a key.
