@@ -51,6 +51,7 @@ class Engine {
 
  private:
   friend class Pass;
+  friend struct EngineAccess;  // of this library's own plug-ins
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/assert.h"
+#include "flow/engine.h"
+#include "say.h"
 #include "supports.h"
 #include "tally.h"
 
@@ -26,6 +28,10 @@ std::vector<const HostTensor*> attention_nodes(const Host& host, Graph* graph) {
 
 }  // namespace
 
+// A host that never names a number of threads has one of its own.
+Instance::Instance(const Plugin& plugin, TraceSink& trace)
+    : plugin_(plugin), trace_(trace), delegate_(plugin.host), threads_(std::max(1, plugin.env.threads)) {}
+
 void Instance::set_threads(int threads) {
   threads_ = plugin_.env.threads > 0 ? plugin_.env.threads : std::max(1, threads);
 }
@@ -42,14 +48,17 @@ int32_t Instance::delegate(Graph* graph, Reason reason, const std::string& messa
 
 int32_t Instance::graph_compute(Graph* graph) {
   const std::vector<const HostTensor*> nodes = attention_nodes(plugin_.host, graph);
-  std::vector<Request> requests(nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    Reason reason = why_declined(*nodes[i], plugin_.claims);
-    if (reason == Reason::kNone) reason = make_request(*nodes[i], requests[i]);
-    if (reason != Reason::kNone) return delegate(graph, reason, "");
-  }
-  for (const Request& request : requests) {
-    const Status status = compute(request);
+  for (const HostTensor* node : nodes)
+    if (const Reason reason = why_declined(*node, plugin_.claims); reason != Reason::kNone)
+      return delegate(graph, reason, "");
+  if (nodes.empty()) return kStatusSuccess;
+  if (const Status status = ensure_engine(); !status.ok())
+    return delegate(graph, Reason::kEngine, status.message());
+  Exec exec = EngineAccess::exec(*engine_);
+  for (const HostTensor* node : nodes) {
+    const auto start = std::chrono::steady_clock::now();
+    const Request request = request_of(*node, exec);
+    const Status status = compute(request, start);
     if (status.code() == Code::kAborted) return kStatusAborted;
     // The host computes the split again from the start: its nodes depend on no output of their own.
     const bool values = !request.masks.empty() && status.code() == Code::kUnsupported;
@@ -95,28 +104,31 @@ Status Instance::ensure_pass(const Request& request) {
   return {};
 }
 
-void Instance::count(const Request& request, const Pass& pass,
-                     std::chrono::steady_clock::time_point start) const {
+// The answer is there: whatever fails in telling of it must not fail the host's call.
+void Instance::tell(const Request& request, const Pass& pass,
+                    std::chrono::steady_clock::time_point start) noexcept {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  tally().taken(pass.report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
-                engine_->threads(), seconds);
+  try {
+    tally().taken(pass.report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
+                  engine_->threads(), seconds);
+    if (request.masks.empty()) trace_.add(this, request);
+  } catch (const std::exception& e) {
+    say(std::string("a call is missing in report or trace: ") + e.what());
+  }
 }
 
-Status Instance::compute(const Request& request) {
-  const auto start = std::chrono::steady_clock::now();
-  RR_TRY(ensure_engine());
+Status Instance::compute(const Request& request, std::chrono::steady_clock::time_point start) {
   if (request.masks.empty()) {
     RR_TRY(ensure_pass(request));
     RR_TRY(pass_->layer(request.args()));
-    count(request, *pass_, start);
-    trace_.add(request);
+    tell(request, *pass_, start);
     return {};
   }
   // Exact, hence of no Pass: layers with a sliding window come between those that relay to each other.
   Result<Pass> own = Pass::begin(*engine_, plugin_.options);
   if (!own.ok()) return own.status();
   RR_TRY(own.value().layer(request.args()));
-  count(request, own.value(), start);
+  tell(request, own.value(), start);
   return {};
 }
 

@@ -17,7 +17,7 @@ namespace routerelay::ggml {
 // Hosts make several per run only to estimate memory: cheap until the first graph. One thread at a time.
 class Instance {
  public:
-  Instance(const Plugin& plugin, TraceSink& trace) : plugin_(plugin), trace_(trace), delegate_(plugin.host) {}
+  Instance(const Plugin& plugin, TraceSink& trace);
 
   // A split of the host's graph: attention nodes among views and reshapes. Returns a ggml status. All of its
   // attention nodes are computed here, or the whole split by the host.
@@ -26,16 +26,16 @@ class Instance {
   void set_abort(AbortCallback abort, void* data);
 
  private:
-  Status compute(const Request& request);
+  Status compute(const Request& request, std::chrono::steady_clock::time_point start);
   Status ensure_engine();
   Status ensure_pass(const Request& request);
-  void count(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) const;
+  void tell(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) noexcept;
   int32_t delegate(Graph* graph, Reason reason, const std::string& message);
 
   const Plugin& plugin_;
   TraceSink& trace_;
   Delegate delegate_;
-  int threads_ = 1;
+  int threads_;
   AbortCallback abort_ = nullptr;
   void* abort_data_ = nullptr;
   std::optional<Engine> engine_;

@@ -26,12 +26,9 @@ TraceSink& trace_sink() {
   return *one;
 }
 
-int write_reports(bool at_exit) {
-  if (at_exit)
-    trace_sink().give_up();
-  else
-    trace_sink().finish();
-  tally().flush(at_exit);
+int write_reports_at_exit() {
+  trace_sink().give_up();
+  tally().flush(true);
   return 0;
 }
 
@@ -61,8 +58,13 @@ Result guarded(Result on_error, const Fn& fn) noexcept {
 }
 
 void free_backend(Backend* backend) {
-  delete &handle_of(backend);
-  guarded(0, [] { return write_reports(false); });
+  Handle* handle = &handle_of(backend);
+  guarded(0, [&] {
+    trace_sink().finish(&handle->instance);
+    delete handle;
+    tally().flush(false);
+    return 0;
+  });
 }
 
 int32_t graph_compute(Backend* backend, Graph* graph) {
@@ -73,6 +75,7 @@ int32_t graph_compute(Backend* backend, Graph* graph) {
 Backend* init_backend(Device* device, const char*) {
   return guarded(static_cast<Backend*>(nullptr), [&] {
     const BackendLayout& layout = g_plugin->host.layout;
+    tally().serves();
     auto handle = std::unique_ptr<Handle>(new Handle{{}, Instance(*g_plugin, trace_sink())});
     Backend* backend = handle->backend();
     member<const uint8_t*>(backend, kBackendGuid) = kGuid;
@@ -154,7 +157,7 @@ Registry* registry_entry(const Plugin& plugin) {
     g_device.registry = &g_registry;
     trace_sink().begin(plugin.env.trace, plugin.env.trace_layers);
     // Instances that the host leaks are reported too. Hosts never unload, so the address stays good.
-    std::atexit([] { guarded(0, [] { return write_reports(true); }); });
+    std::atexit([] { guarded(0, write_reports_at_exit); });
   }
   return &g_registry;
 }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,9 +15,10 @@
 namespace routerelay::ggml {
 namespace {
 
-// A star stands for anything. docs/plugin.md says which of them the tests run in.
-constexpr std::array<std::string_view, 6> kAcceptedVersions = {"0.9.11", "0.17.*", "0.20.*",
-                                                               "0.25.*", "0.26.*", "0.27.*"};
+// 0.9.11 has the old layout, these have the new one. docs/plugin.md says which of them the tests run in; those between
+// are told apart, and proved, like them.
+constexpr std::string_view kOldVersion = "0.9.11";
+constexpr int kFirstMinor = 17, kLastMinor = 27;
 // op_name reads its table without a bound: the walk stops at the last name wanted, which is operation 74 or
 // lower in all known versions, and never goes past the 90 operations that all of them have.
 constexpr int32_t kOpsWalked = 90;
@@ -138,16 +140,19 @@ Result<Abi> abi_of(bool has_2d_copies, bool has_alloc_n) {
 }
 
 Status check_version(const std::string& version, bool allow_untested) {
-  for (const std::string_view accepted : kAcceptedVersions) {
-    const bool any_patch = accepted.ends_with('*');
-    const std::string_view start = accepted.substr(0, accepted.size() - (any_patch ? 1 : 0));
-    const bool another =
-        !any_patch && version.size() > start.size() && std::isdigit(version[start.size()]) != 0;
-    if (version.starts_with(start) && !another) return {};
-  }
-  if (allow_untested) return {};
-  return refuse(fmt::format("the host's ggml is {}; accepted: {}; ROUTERELAY_ALLOW_UNTESTED=1 tries it",
-                            version, fmt::join(kAcceptedVersions, ", ")));
+  const std::string_view text = version;
+  const bool is_old = text.starts_with(kOldVersion) &&
+                      (text.size() == kOldVersion.size() || std::isdigit(text[kOldVersion.size()]) == 0);
+  int minor = 0;
+  const char* end = text.data() + text.size();
+  const bool is_new = text.starts_with("0.") && [&] {
+    const auto [stop, error] = std::from_chars(text.data() + 2, end, minor);
+    return error == std::errc{} && stop != end && *stop == '.' && minor >= kFirstMinor && minor <= kLastMinor;
+  }();
+  if (is_old || is_new || allow_untested) return {};
+  return refuse(fmt::format(
+      "the host's ggml is {}; accepted: {} and 0.{} to 0.{}; ROUTERELAY_ALLOW_UNTESTED=1 tries it", version,
+      kOldVersion, kFirstMinor, kLastMinor));
 }
 
 Result<Host> find_host(const void* caller, bool allow_untested) {

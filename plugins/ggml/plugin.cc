@@ -3,6 +3,7 @@
 #include "plugin.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <exception>
 #include <memory>
@@ -42,11 +43,18 @@ void announce(Plugin& plugin, const Engine& engine) {
   if (file && !can_write(set.report)) give_up("report", "ROUTERELAY_REPORT", set.report);
 }
 
+// As it is at each attempt: a host that was refused may mend a variable and load again, and this file stays in the
+// process (-z nodelete).
+Result<Env> env_now() {
+  return read_env(environ);
+}
+
 // Also proves that this machine has what ROUTERELAY_ISA and ROUTERELAY_BACKEND ask for. Starts no thread.
 Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
-  if (!env().ok()) return env().status();
+  Result<Env> set_now = env_now();
+  if (!set_now.ok()) return set_now.status();
   auto plugin = std::make_unique<Plugin>();
-  plugin->env = env().value();
+  plugin->env = std::move(set_now).value();
   if (plugin->env.preset.empty()) plugin->env.preset = "exact";
   Result<Options> options = Options::from_preset(plugin->env.preset);
   if (!options.ok()) return options.status();
@@ -95,9 +103,10 @@ Registry* load(const void* caller) {
 
 // 0: the host skips us with a line of its own. Illegal variables pass here, so that init can say what is wrong.
 int score() {
-  if (!env().ok()) return 1;
-  if (env().value().preset == "off") return 0;
-  const bool has_kernels = best_isa() != Isa::kScalar || env().value().backend == "reference";
+  const Result<Env> set = env_now();
+  if (!set.ok()) return 1;
+  if (set.value().preset == "off") return 0;
+  const bool has_kernels = best_isa() != Isa::kScalar || set.value().backend == "reference";
   return has_kernels ? 1 : 0;
 }
 
@@ -110,8 +119,10 @@ RR_PLUGIN_EXPORT void* ggml_backend_init() {
     return routerelay::ggml::load(caller);
   } catch (const std::exception& e) {
     routerelay::ggml::say(std::string("not used: ") + e.what());
-    return nullptr;
+  } catch (...) {
+    routerelay::ggml::say("not used: an unknown exception");
   }
+  return nullptr;
 }
 
 RR_PLUGIN_EXPORT int ggml_backend_score() {

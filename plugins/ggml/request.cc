@@ -3,9 +3,10 @@
 
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "mask.h"
 #include "supports.h"
@@ -19,21 +20,15 @@ int64_t elements(size_t bytes, DType dtype) {
   return static_cast<int64_t>(bytes) / bytes_of(dtype, block) * block;
 }
 
-// [d, tokens, heads, streams] as [tokens, heads, d]; streams lie one after another, `gap` tokens apart.
-struct StreamedView {
-  Tensor tensor;
-  int64_t gap = 0;
-};
-StreamedView view_of(const HostTensor& t, DType dtype) {
-  const int64_t gap = t.ne[3] > 1 ? static_cast<int64_t>(t.nb[3] / t.nb[1]) : t.ne[1];
-  return {{.data = static_cast<const std::byte*>(t.data),
-           .dtype = dtype,
-           .tokens = (t.ne[3] - 1) * gap + t.ne[1],
-           .heads = t.ne[2],
-           .head_dim = t.ne[0],
-           .token_stride = elements(t.nb[1], dtype),
-           .head_stride = elements(t.nb[2], dtype)},
-          gap};
+// [d, tokens, heads, streams] as [tokens, heads, d]; streams lie one after another.
+Tensor view_of(const HostTensor& t, DType dtype) {
+  return {.data = static_cast<const std::byte*>(t.data),
+          .dtype = dtype,
+          .tokens = (t.ne[3] - 1) * tokens_between_streams(t) + t.ne[1],
+          .heads = t.ne[2],
+          .head_dim = t.ne[0],
+          .token_stride = elements(t.nb[1], dtype),
+          .head_stride = elements(t.nb[2], dtype)};
 }
 
 }  // namespace
@@ -51,45 +46,37 @@ int layer_of(const HostTensor& keys) {
   return whole_number && layer >= 0 ? layer : -1;
 }
 
-Reason make_request(const HostTensor& node, Request& request) {
+Request request_of(const HostTensor& node, Exec& exec) {
   const HostTensor &q = *node.src[0], &k = *node.src[1], &v = *node.src[2], &mask = *node.src[3];
   const DType kv_dtype = kv_dtype_of(k.type).value();
-  const StreamedView queries = view_of(q, DType::kF32), keys = view_of(k, kv_dtype),
-                     values = view_of(v, kv_dtype);
-  request.q = queries.tensor;
-  request.k = keys.tensor;
-  request.v = values.tensor;
+  Request request;
+  request.q = view_of(q, DType::kF32);
+  request.k = view_of(k, kv_dtype);
+  request.v = view_of(v, kv_dtype);
   request.rows = q.ne[1];
   // dst is [d, heads, tokens, streams] and contiguous, whatever strides the queries have.
   request.out = contiguous(node.data, DType::kF32, q.ne[1] * q.ne[3], q.ne[2], q.ne[0]);
-  if (queries.gap != q.ne[1]) return Reason::kStrides;  // out has no gaps, and a Sequence has one q_begin
   request.scale = std::bit_cast<float>(node.op_params[0]);
-  if (!(request.scale > 0) || !std::isfinite(request.scale)) return Reason::kParams;
   request.layer = layer_of(k);
 
-  request.sequences.clear();
-  request.masks.clear();
-  bool causal = true;
+  std::vector<Sequence> chunks;  // where every stream is one
   for (int64_t s = 0; s < q.ne[3]; ++s) {
     const int64_t plane = mask.ne[3] == 1 ? 0 : s * static_cast<int64_t>(mask.nb[3]);
     const auto* data = reinterpret_cast<const uint16_t*>(static_cast<const std::byte*>(mask.data) + plane);
     // Where a mask counts it counts alone: every key of the cache lies before every query.
-    Sequence sequence{s * queries.gap, q.ne[1], s * keys.gap, k.ne[1], k.ne[1]};
-    const auto chunk = causal ? causal_chunk({data, q.ne[1], mask.ne[0], mask.ne[0]}) : std::nullopt;
-    causal = chunk.has_value();
-    if (causal) {
-      sequence.k_len = chunk->last_visible;
-      sequence.q_offset = chunk->first_visible - 1;
-    }
-    request.sequences.push_back(sequence);
+    const Sequence all{s * q.ne[1], q.ne[1], s * tokens_between_streams(k), k.ne[1], k.ne[1]};
+    request.sequences.push_back(all);
     request.masks.push_back({data, mask.ne[0]});
+    if (std::ssize(chunks) < s) continue;  // another stream is none
+    if (const auto chunk = causal_chunk({data, q.ne[1], mask.ne[0], mask.ne[0]}, exec))
+      chunks.push_back({all.q_begin, all.q_len, all.k_begin + chunk->begin, chunk->last_visible,
+                        chunk->first_visible - 1});
   }
-  if (causal) {
+  if (chunks.size() == request.sequences.size()) {
+    request.sequences = std::move(chunks);
     request.masks.clear();
-  } else {
-    for (Sequence& sequence : request.sequences) sequence.k_len = sequence.q_offset = k.ne[1];
   }
-  return Reason::kNone;
+  return request;
 }
 
 }  // namespace routerelay::ggml

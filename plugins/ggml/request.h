@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "core/exec.h"
 #include "layout.h"
-#include "reason.h"
 #include "routerelay/engine.hpp"
 
 namespace routerelay::ggml {
@@ -31,8 +31,8 @@ struct Request {
   }
 };
 
-// Looks at the node's mask. The node has passed why_declined; any other reason than kNone leaves it to the host.
-Reason make_request(const HostTensor& node, Request& request);
+// Of a node that why_declined has passed. Reads its mask, on the engine's threads.
+Request request_of(const HostTensor& node, Exec& exec);
 
 // The layer index in the name of the cache that `keys` is a view of ("cache_k_l<index>"), or -1.
 int layer_of(const HostTensor& keys);

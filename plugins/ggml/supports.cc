@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 
 namespace routerelay::ggml {
 namespace {
 
 constexpr std::array<int64_t, 5> kHeadDims = {64, 80, 96, 128, 256};
 // op_params: scale, max_bias, softcap, precision; from word 4 on only zero means "not in use" for every version.
-constexpr int kMaxBias = 1, kSoftcap = 2, kPrecision = 3, kFirstUnknown = 4, kParams = 16;
+constexpr int kScale = 0, kMaxBias = 1, kSoftcap = 2, kPrecision = 3, kFirstUnknown = 4, kParams = 16;
 
 // Bits that mean zero as a float: +0 only is what hosts write.
 bool is_zero(int32_t word) {
@@ -19,6 +21,8 @@ bool is_zero(int32_t word) {
 Reason check_params(const HostTensor& node) {
   if (!is_zero(node.op_params[kMaxBias])) return Reason::kAlibi;
   if (!is_zero(node.op_params[kSoftcap])) return Reason::kSoftcap;
+  const auto scale = std::bit_cast<float>(node.op_params[kScale]);
+  if (!(scale > 0) || !std::isfinite(scale)) return Reason::kParams;
   const int32_t precision = node.op_params[kPrecision];
   if (precision != kPrecisionDefault && precision != kPrecisionF32) return Reason::kParams;
   for (int i = kFirstUnknown; i < kParams; ++i)
@@ -53,11 +57,13 @@ Reason check_shapes(const HostTensor& node, DType kv_dtype) {
   if (!heads) return Reason::kHeads;
   const bool shapes = v.ne[1] == k.ne[1] && k.ne[3] == q.ne[3] && v.ne[3] == q.ne[3];
   const bool out = node.ne[0] == d && node.ne[1] == q.ne[2] && node.ne[2] == q.ne[1] && node.ne[3] == q.ne[3];
-  const bool same_streams = q.ne[3] == 1 || k.nb[3] / k.nb[1] == v.nb[3] / v.nb[1];
-  if (!shapes || !out || !same_streams || !contiguous(node, 4) || !is_view(q, DType::kF32) ||
-      !is_view(k, kv_dtype) || !is_view(v, kv_dtype))
+  if (!shapes || !out || !contiguous(node, 4) || !is_view(q, DType::kF32) || !is_view(k, kv_dtype) ||
+      !is_view(v, kv_dtype))
     return Reason::kStrides;
-  return Reason::kNone;
+  // The output has no gaps between its streams, and a Sequence has one q_begin and one k_begin.
+  const bool one_place = tokens_between_streams(q) == q.ne[1] &&
+                         (q.ne[3] == 1 || tokens_between_streams(k) == tokens_between_streams(v));
+  return one_place ? Reason::kNone : Reason::kStrides;
 }
 
 Reason check_mask(const HostTensor& node) {
@@ -70,6 +76,10 @@ Reason check_mask(const HostTensor& node) {
 }
 
 }  // namespace
+
+int64_t tokens_between_streams(const HostTensor& t) {
+  return t.ne[3] > 1 ? static_cast<int64_t>(t.nb[3] / t.nb[1]) : t.ne[1];
+}
 
 std::optional<DType> kv_dtype_of(int32_t type) {
   if (type == kTypeF16) return DType::kF16;

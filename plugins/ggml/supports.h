@@ -21,6 +21,9 @@ struct Claims {
 // The engine's dtype for keys and values of a host's type; none for types that stay with the host.
 std::optional<DType> kv_dtype_of(int32_t type);
 
+// From the first token of a stream to that of the next, in a view [d, tokens, heads, streams] that was not declined.
+int64_t tokens_between_streams(const HostTensor& t);
+
 // kNone: whatever the mask holds, compute gives this FLASH_ATTN_EXT node a right answer.
 Reason why_declined(const HostTensor& node, const Claims& claims);
 

@@ -149,6 +149,16 @@ std::string Tally::to_text() const {
                             questions, list(by_reason(answers_)));
 }
 
+std::string Tally::why_idle() const {
+  const auto of = [&](Reason reason) { return answers_[static_cast<size_t>(reason)].load(); };
+  const int64_t questions = std::accumulate(answers_.begin(), answers_.end(), int64_t{0});
+  if (instances_ == 0 || calls_ > 0 || of(Reason::kNone) > 0) return "";
+  if (questions == 0)
+    return "idle: the host asked for no attention: flash attention is off, or a GPU does it";
+  if (questions == of(Reason::kFewRows) + of(Reason::kFewKeys)) return "";  // short prompts only
+  return fmt::format("idle: declined of {} questions: {}", questions, list(by_reason(answers_)));
+}
+
 void Tally::write(const std::unique_lock<std::mutex>& writing) {
   if (!writing.owns_lock()) return;
   std::string target, text;
@@ -171,7 +181,11 @@ bool Tally::is_older(std::chrono::milliseconds age) const {
 void Tally::flush(bool at_exit) {
   {
     const std::lock_guard lock(mutex_);
-    if (target_ == "1" && at_exit) say(to_text());
+    const std::string idle = at_exit ? why_idle() : "";
+    if (target_ == "1" && at_exit)
+      say(to_text());
+    else if (!idle.empty())
+      say(idle);
   }
   write(std::unique_lock(writing_));
 }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/assert.h"
@@ -37,17 +38,24 @@ void TraceSink::begin(std::string path, std::vector<int> layers) {
   layers_ = std::move(layers);
 }
 
-void TraceSink::add(const Request& request) {
+void TraceSink::add(const void* owner, const Request& request) {
   const std::lock_guard lock(mutex_);
+  if (writer_ && owner != owner_) return;
   const bool chosen =
       layers_.empty() || std::find(layers_.begin(), layers_.end(), request.layer) != layers_.end();
   // A trace is one sequence of known layers.
   if (path_.empty() || !chosen || request.layer < 0 || request.sequences.size() != 1) return;
-  if (const Status status = add_rows(request); !status.ok()) {
-    say("trace: " + status.message());
-    writer_.reset();
-    path_.clear();
+  Status status;
+  try {
+    owner_ = owner;
+    status = add_rows(request);
+  } catch (const std::bad_alloc&) {
+    status = {Code::kOutOfMemory, "there is no memory for its rows"};
   }
+  if (status.ok()) return;
+  say("trace: " + status.message());
+  writer_.reset();
+  path_.clear();
 }
 
 Status TraceSink::add_rows(const Request& request) {
@@ -77,9 +85,9 @@ Status TraceSink::add_rows(const Request& request) {
                            writable(rows(request.v), v), s.q_offset);
 }
 
-void TraceSink::finish() {
+void TraceSink::finish(const void* owner) {
   const std::lock_guard lock(mutex_);
-  finish_locked();
+  if (owner == owner_) finish_locked();
 }
 
 void TraceSink::give_up() {

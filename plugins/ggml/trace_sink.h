@@ -16,10 +16,12 @@ class TraceSink {
  public:
   // An empty path writes nothing; no layers means every layer.
   void begin(std::string path, std::vector<int> layers);
-  // The next micro-batch of a layer. A failure is said once and ends the trace; inference goes on.
-  void add(const Request& request);
-  // Completes the file, if anything was added, and names chosen layers that never came. Later rows are not traced.
-  void finish();
+  // The next micro-batch of a layer, from the instance at `owner`: the first one that comes has the trace to itself. A
+  // failure is said once and ends the trace; inference goes on.
+  void add(const void* owner, const Request& request);
+  // Completes the owner's file, if anything was added, and names chosen layers that never came. Later rows are not
+  // traced.
+  void finish(const void* owner);
   // At the process's end, when nothing can be added any more: a file that was never begun is said, too.
   void give_up();
 
@@ -31,6 +33,7 @@ class TraceSink {
   std::string path_;  // empty: nothing to do, or done
   std::vector<int> layers_;
   std::optional<TraceWriter> writer_;
+  const void* owner_ = nullptr;  // of what `writer_` has
   int64_t first_position_ = 0;
 };
 

@@ -28,6 +28,7 @@ __all__ = ["AlreadyLoaded", "FlashAttentionOff", "HostMissing", "LoadError", "Lo
            "PluginMissing", "PluginRefused", "load"]
 
 OURS = "routerelay: "  # how the plug-in's lines begin
+REFUSAL = f"{OURS}not used: "
 FLASH_OFF = 0  # llama_flash_attn_type: -1 automatic, 1 on
 HINTS = {"llama_cpp": "llama-cpp-python leaves flash attention off unless told: Llama(..., flash_attn=True)",
          "xllamacpp": "flash attention is automatic in xllamacpp: leave flash_attn_type at -1, or set 1"}
@@ -102,9 +103,9 @@ def _pass_on(lines: Iterable[str]) -> None:
         os.write(2, text.encode(errors="replace"))
 
 
-def _why(said: list[str]) -> str:
-    """The plug-in's own line; else the host's last word, as where the file is no plug-in."""
-    ours = [line for line in said if line.startswith(OURS)]
+def _why(said: list[str], *, active: bool) -> str:
+    """The plug-in's line; else the host's last word, as of a file that is no plug-in, or one that it refuses itself."""
+    ours = [line for line in said if line.startswith(OURS if active else REFUSAL)]
     return (ours[:1] or said[-1:] or ["it gave no reason"])[0].removeprefix(OURS)
 
 
@@ -150,10 +151,10 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     # A refusal's lines are in the exception, and "off" is in what is returned.
     _pass_on(line for line in said if active or not (line.startswith(OURS) or str(path) in line))
     if not active and preset != "off":
-        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said)}")
+        raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said, active=False)}")
     notes = [HINTS[module]] if active else []
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
-    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said), tuple(notes))
+    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes))
     _done = (arguments, done)
     return done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every environment variable of the product, named and read in this one place, once per process.
+// Every environment variable of the product, named and read in this one place.
 #pragma once
 
 #include <cstdint>

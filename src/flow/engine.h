@@ -20,4 +20,9 @@ struct Engine::Impl {
   Exec exec() { return {.pool = pool, .isa = isa, .workspace = workspace, .abort = abort}; }
 };
 
+// For a plug-in that has work of its own for an engine's threads.
+struct EngineAccess {
+  static Exec exec(Engine& engine) { return engine.impl_->exec(); }
+};
+
 }  // namespace routerelay

@@ -26,14 +26,17 @@ TEST(Options, PresetsHoldTheirValues) {
   EXPECT_EQ(careful.selection.p, 0.95);
   EXPECT_EQ(careful.selection.cap, 0.6);
   EXPECT_EQ(careful.relay.mode, Relay::kOff);
-  EXPECT_EQ(balanced.router.samples, 4);
-  EXPECT_EQ(balanced.router.candidate_samples, 16);
-  EXPECT_EQ(balanced.selection.p, 0.9);
-  EXPECT_EQ(balanced.selection.cap, 0.5);
+  EXPECT_EQ(balanced.router.samples, 8);
+  EXPECT_EQ(balanced.router.candidate_samples, 0);
+  EXPECT_EQ(balanced.selection.p, 0.95);
+  EXPECT_EQ(balanced.selection.cap, 0.6);
   EXPECT_EQ(balanced.relay.mode, Relay::kScreen);
-  EXPECT_EQ(balanced.relay.wide, 2);
+  EXPECT_EQ(balanced.relay.wide, 6);
   EXPECT_EQ(balanced.relay.near, 1);
   EXPECT_EQ(fast.router.samples, 4);
+  EXPECT_EQ(fast.router.candidate_samples, 16);
+  EXPECT_EQ(fast.selection.p, 0.9);
+  EXPECT_EQ(fast.relay.wide, 2);
   EXPECT_EQ(fast.selection.floor, 0.03);
   EXPECT_EQ(fast.selection.cap, 0.25);
   for (const Options& o : {careful, balanced, fast}) {

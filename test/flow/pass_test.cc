@@ -212,8 +212,10 @@ TEST(Pass, ABatchMateThatStopsRelayingStopsNobodyElse) {
   // In 400 tokens the candidates are all there is; in 2,000 they are not.
   constexpr int64_t kShort = 400, kLong = 2000;
   Engine e = engine("cpu");
-  Options o = preset("balanced");
+  Options o = preset("fast");
+  o.selection.floor = 0.05;
   o.selection.least = 4;
+  o.selection.cap = 0.5;
   o.local_blocks = 0;
   o.relay.auto_off = true;
   Pass together = Pass::begin(e, o).value(), alone = Pass::begin(e, o).value();

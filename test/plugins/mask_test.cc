@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "support/exec.h"
+
 namespace routerelay::ggml {
 namespace {
 
@@ -15,25 +17,39 @@ struct Mask {
   int64_t rows, keys;
   std::vector<uint16_t> data;
 
-  // Row r sees [0, first + r).
-  Mask(int64_t n_rows, int64_t n_keys, int64_t first)
+  // Row r sees [begin, begin + first + r).
+  Mask(int64_t n_rows, int64_t n_keys, int64_t first, int64_t begin = 0)
       : rows(n_rows), keys(n_keys), data(static_cast<size_t>(n_rows * n_keys), kHalfMinusInf) {
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < first + r && j < keys; ++j) at(r, j) = kHalfZero;
+      for (int64_t j = begin; j < begin + first + r && j < keys; ++j) at(r, j) = kHalfZero;
   }
   uint16_t& at(int64_t row, int64_t key) { return data[static_cast<size_t>(row * keys + key)]; }
-  std::optional<CausalChunk> chunk() const { return causal_chunk({data.data(), rows, keys, keys}); }
+  std::optional<CausalChunk> chunk() const {
+    support::TestExec on;
+    return causal_chunk({data.data(), rows, keys, keys}, on.exec);
+  }
 };
 
 TEST(Mask, FindsTheChunkAtEveryAlignment) {
   // 32 halves are compared at a time: cross that border on both sides of the run.
-  for (const int64_t first : {1, 2, 31, 32, 33, 63, 64, 65, 200, 256})
-    for (const int64_t rows : {1, 3, 64}) {
-      const auto chunk = Mask(rows, 320, first).chunk();
-      ASSERT_TRUE(chunk.has_value()) << first << " " << rows;
-      EXPECT_EQ(chunk->first_visible, first);
-      EXPECT_EQ(chunk->last_visible, first + rows - 1);
-    }
+  for (const int64_t begin : {0, 1, 31, 32, 33, 100})
+    for (const int64_t first : {1, 2, 31, 32, 33, 63, 64, 65, 200, 256})
+      for (const int64_t rows : {1, 3, 64}) {
+        const auto chunk = Mask(rows, 420, first, begin).chunk();
+        ASSERT_TRUE(chunk.has_value()) << begin << " " << first << " " << rows;
+        EXPECT_EQ(chunk->begin, begin);
+        EXPECT_EQ(chunk->first_visible, first);
+        EXPECT_EQ(chunk->last_visible, first + rows - 1);
+      }
+}
+
+TEST(Mask, AllRowsBeginAtOneKey) {
+  Mask shared(8, 128, 40, 20);
+  shared.at(5, 19) = kHalfZero;  // a key of the prompt before
+  EXPECT_FALSE(shared.chunk().has_value());
+  Mask late(8, 128, 40, 20);
+  late.at(5, 20) = kHalfMinusInf;
+  EXPECT_FALSE(late.chunk().has_value());
 }
 
 TEST(Mask, TheLastRowMaySeeEveryKey) {
@@ -48,7 +64,8 @@ TEST(Mask, AnythingElseIsNone) {
   EXPECT_FALSE(hole.chunk().has_value());
 
   Mask window(8, 128, 40);  // a sliding window drops the oldest key
-  for (int64_t r = 0; r < 8; ++r) window.at(r, 0) = kHalfMinusInf;
+  for (int64_t r = 0; r < 8; ++r)
+    for (int64_t j = 0; j <= r; ++j) window.at(r, j) = kHalfMinusInf;
   EXPECT_FALSE(window.chunk().has_value());
 
   Mask ahead(8, 128, 40);
@@ -77,7 +94,8 @@ TEST(Mask, MinusZeroIsNotTaken) {
 }
 
 TEST(Mask, NoRowsIsEmpty) {
-  EXPECT_TRUE(causal_chunk({nullptr, 0, 64, 64}).has_value());
+  support::TestExec on;
+  EXPECT_TRUE(causal_chunk({nullptr, 0, 64, 64}, on.exec).has_value());
 }
 
 }  // namespace

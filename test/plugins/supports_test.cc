@@ -6,14 +6,21 @@
 
 #include <bit>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "attention_node.h"
 #include "core/stages.h"
 #include "request.h"
+#include "support/exec.h"
 
 namespace routerelay::ggml {
 namespace {
+
+Request request(const AttentionNode& a) {
+  support::TestExec on;
+  return request_of(a.node, on.exec);
+}
 
 TEST(Supports, TakesPromptAttentionOfEveryHeadSize) {
   for (const int64_t dim : {64, 80, 96, 128, 256})
@@ -37,6 +44,19 @@ TEST(Supports, DeclinesQ8ViewsThatBeginInsideABlock) {
     a.k.nb[i] += 2;
     EXPECT_EQ(why_declined(a.node, {}), Reason::kStrides) << i;
   }
+}
+
+TEST(Supports, DeclinesStreamsThatLieInNoOrder) {
+  AttentionNode heads_first(
+      {.streams = 2});  // queries [streams, heads, tokens, dim]: no token comes after the last one
+  heads_first.q.nb[3] *= 4;
+  EXPECT_EQ(why_declined(heads_first.node, {}), Reason::kStrides);
+  AttentionNode apart({.streams = 2});
+  apart.v.nb[3] += apart.v.nb[1];
+  EXPECT_EQ(why_declined(apart.node, {}), Reason::kStrides);
+  AttentionNode broadcast({.streams = 2});
+  broadcast.k.nb[1] = broadcast.v.nb[1] = 0;
+  EXPECT_EQ(why_declined(broadcast.node, {}), Reason::kStrides);
 }
 
 TEST(Supports, DeclinesByShape) {
@@ -64,6 +84,9 @@ TEST(Supports, DeclinesWhatItDoesNotKnow) {
   EXPECT_EQ(declined([](AttentionNode& a) { a.v.ne[0] = 128; }), Reason::kHeadDim);
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[1] = bits(8); }), Reason::kAlibi);
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[2] = bits(50); }), Reason::kSoftcap);
+  for (const float scale : {0.0f, -1.0f, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[0] = bits(scale); }), Reason::kParams)
+        << scale;
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[3] = 20; }), Reason::kParams);
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[3] = 10; }), Reason::kNone);
   EXPECT_EQ(declined([&](AttentionNode& a) { a.node.op_params[4] = 512; }), Reason::kParams);
@@ -81,8 +104,7 @@ TEST(Supports, DeclinesWhatItDoesNotKnow) {
 
 TEST(Request, ReadsViewsSequencesAndLayer) {
   AttentionNode a({.rows = 64, .keys = 256, .streams = 2, .cells = 320, .position = 100, .layer = 17});
-  Request r;
-  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  const Request r = request(a);
   EXPECT_EQ(r.layer, 17);
   EXPECT_EQ(r.rows, 64);
   EXPECT_FLOAT_EQ(r.scale, 0.125f);
@@ -100,8 +122,7 @@ TEST(Request, ReadsViewsSequencesAndLayer) {
 
 TEST(Request, CountsQ8StridesInElements) {
   AttentionNode a({.streams = 2, .cells = 320, .position = 100, .kv_dtype = DType::kQ8_0});
-  Request r;
-  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  const Request r = request(a);
   EXPECT_EQ(r.k.dtype, DType::kQ8_0);
   EXPECT_EQ(r.v.dtype, DType::kQ8_0);
   EXPECT_EQ(r.k.token_stride, 2 * 64);
@@ -114,8 +135,7 @@ TEST(Request, CountsQ8StridesInElements) {
 TEST(Request, OneStreamThatIsNotCausalMasksTheCall) {
   AttentionNode a({.streams = 2, .position = 100});
   a.mask_at(3, 0, 1) = kHalfMinusInf;
-  Request r;
-  ASSERT_EQ(make_request(a.node, r), Reason::kNone);
+  const Request r = request(a);
   ASSERT_EQ(r.masks.size(), 2u);
   EXPECT_EQ(r.masks[1].data, &a.mask_at(0, 0, 1));
   EXPECT_EQ(r.masks[1].row_stride, 256);
@@ -142,13 +162,17 @@ TEST(Request, LayerIndexOnlyFromACacheName) {
   EXPECT_EQ(layer_of(HostTensor{}), -1);
 }
 
-TEST(Request, ScaleMustBePositiveAndFinite) {
-  for (const float scale : {0.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
-    AttentionNode a({});
-    a.node.op_params[0] = std::bit_cast<int32_t>(scale);
-    Request r;
-    EXPECT_EQ(make_request(a.node, r), Reason::kParams) << scale;
-  }
+TEST(Request, AChunkThatFollowsAnotherPromptIsOne) {
+  AttentionNode a({.rows = 64, .keys = 256, .position = 150});
+  for (int64_t row = 0; row < 64; ++row)
+    for (int64_t key = 0; key < 100; ++key) a.mask_at(row, key) = kHalfMinusInf;
+  const Request r = request(a);
+  EXPECT_TRUE(r.masks.empty());
+  ASSERT_EQ(r.sequences.size(), 1u);
+  EXPECT_EQ(r.sequences[0].k_begin, 100);
+  EXPECT_EQ(r.sequences[0].k_len, 114);
+  EXPECT_EQ(r.sequences[0].q_offset, 50);
+  EXPECT_TRUE(check_layer(r.args()).ok());
 }
 
 }  // namespace

@@ -152,5 +152,27 @@ TEST_F(TallyLine, NamesNoDensityOfNothing) {
   EXPECT_THAT(line(), testing::HasSubstr("density 1.000 of all rows, no row routed;"));
 }
 
+// A plug-in that was loaded for nothing says so, unless prompts were merely short.
+TEST(TallyIdle, IsSaidAtTheEnd) {
+  Tally tally;
+  tally.begin({"exact", "cpu", "avx2", "0.26.0", 3}, "");
+  const auto said = [&](bool at_exit) {
+    CaptureStderr();
+    tally.flush(at_exit);
+    return GetCapturedStderr();
+  };
+  EXPECT_EQ(said(true), "") << "no context was made";
+  tally.serves();
+  EXPECT_EQ(said(false), "");
+  EXPECT_EQ(said(true),
+            "routerelay: idle: the host asked for no attention: flash attention is off, or a GPU does it\n");
+  tally.asked(Reason::kFewRows);
+  EXPECT_EQ(said(true), "");
+  tally.asked(Reason::kTypes);
+  EXPECT_EQ(said(true), "routerelay: idle: declined of 2 questions: few_rows 1, types 1\n");
+  tally.asked(Reason::kNone);
+  EXPECT_EQ(said(true), "");
+}
+
 }  // namespace
 }  // namespace routerelay::ggml

@@ -135,6 +135,20 @@ class Loader(unittest.TestCase):
         self.assertIn("ROUTERELAY_PLUGIN is '/nowhere/x.so'", self.raised("load()", "PluginMissing",
                                                                          ROUTERELAY_PLUGIN="/nowhere/x.so"))
 
+    def test_a_refusal_can_be_mended_in_the_same_process(self):
+        code = ("from routerelay.errors import PluginRefused\ntry: load(plugin=os.environ['PLUGIN']{})\n"
+                "except PluginRefused as e: print(e)\nprint(load(plugin=os.environ['PLUGIN']{}).active)")
+        said = self.said(code.format(", preset='turbo'", ", preset='balanced'"))
+        self.assertIn("preset is 'turbo'", said)
+        self.assertTrue(said.endswith("True\n"), said)
+        said = self.said(code.format("", ", allow_untested=True"), FAKE_GGML=UNKNOWN_GGML)
+        self.assertTrue(said.endswith("True\n"), said)
+
+    def test_a_host_that_refuses_a_willing_plugin_is_quoted(self):
+        said = ["routerelay: exact in ggml 0.28.0 (API 4)", "ggml_backend_load: incompatible API version"]
+        self.assertEqual(self.said(f"print(llama._why({said}, active=False))"), f"{said[1]}\n")
+        self.assertEqual(self.said(f"print(llama._why({said}, active=True))"), "exact in ggml 0.28.0 (API 4)\n")
+
     def test_a_refusal_carries_the_plugins_line(self):
         self.assertRegex(self.raised("load(plugin=os.environ['PLUGIN'])", "PluginRefused", FAKE_GGML=UNKNOWN_GGML),
                          "not used: the host's ggml is 0.10.0; accepted: .*; allow_untested=True tries it$")

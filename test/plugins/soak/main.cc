@@ -93,9 +93,9 @@ enum class Fate : uint8_t { kDeclined, kDelegated, kTaken };
 // The rule of docs/llama.md, in the words of a case.
 Fate fate_of(const Case& c, const Nodes& nodes) {
   if (c.kv == DType::kF32 || c.mask_heads > 1) return Fate::kDeclined;
-  if (c.streams > 1 && !nodes.streams_agree()) return Fate::kDeclined;
-  const bool gaps_between_streams = c.q_layout == Layout::kContiguous && c.streams > 1 && c.q_heads > 1;
-  return c.mask == MaskKind::kFinite || gaps_between_streams ? Fate::kDelegated : Fate::kTaken;
+  const bool gaps_between_streams = c.q_layout == Layout::kContiguous && c.q_heads > 1;
+  if (c.streams > 1 && (gaps_between_streams || !nodes.streams_agree())) return Fate::kDeclined;
+  return c.mask == MaskKind::kFinite ? Fate::kDelegated : Fate::kTaken;
 }
 
 class Soak {
