@@ -24,9 +24,9 @@ struct RowScales {
 
 // Registers 4 p + 2 r and 4 p + 2 r + 1 of an accumulator are pair p of row r, the thread's two rows being 8 apart.
 //
-// A step's exponentials are taken relative to kBelow bits below an earlier maximum of the row. Whether scores went too far
-// beyond it is read off their sum: only then are they taken again. So no exponential waits for a maximum and its way
-// through the quad, and no maximum is taken at all, except in a row's first step.
+// A step's exponentials are taken relative to kBelow bits below an earlier maximum of the row. Whether scores went too
+// far beyond it is read off their sum: only then are they taken again. So no exponential waits for a maximum and its
+// way through the quad, and no maximum is taken at all, except in a row's first step.
 template <class Element>
 struct Softmax {
   // The sum of a thread's share of a step from which on the step is taken anew: a row's maximum being 2^kBelow, later
