@@ -124,16 +124,16 @@ Result<Options> Options::from_preset(std::string_view name) {
   o.dense = name == "exact";
   if (o.dense) return o;
   o.local_blocks = 1;
+  o.router.candidate_samples = 16;  // docs/decision/2026-11-30-haystacks.md: what fewer do not see
   o.selection.least =
       10;  // docs/decision/2026-11-29-presets.md: a bare share of a short context loses its end
   if (name == "fast") {
-    o.router.candidate_samples = 16;  // docs/decision/2026-11-30-haystacks.md: what four do not see
     o.selection.floor = 0.03;
     o.selection.least = 6;
     o.selection.cap = 0.25;
     return o;
   }
-  o.router.samples = 8;  // this and what follows: the same page
+  o.router.samples = 8;  // this and what follows: the page of haystacks again
   o.selection.p = 0.95;
   o.selection.cap = 0.6;
   o.relay.wide = 6;

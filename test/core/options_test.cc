@@ -27,7 +27,7 @@ TEST(Options, PresetsHoldTheirValues) {
   EXPECT_EQ(careful.selection.cap, 0.6);
   EXPECT_EQ(careful.relay.mode, Relay::kOff);
   EXPECT_EQ(balanced.router.samples, 8);
-  EXPECT_EQ(balanced.router.candidate_samples, 0);
+  EXPECT_EQ(balanced.router.candidate_samples, 16);
   EXPECT_EQ(balanced.selection.p, 0.95);
   EXPECT_EQ(balanced.selection.cap, 0.6);
   EXPECT_EQ(balanced.relay.mode, Relay::kScreen);
