@@ -58,10 +58,9 @@ Result guarded(Result on_error, const Fn& fn) noexcept {
 }
 
 void free_backend(Backend* backend) {
-  Handle* handle = &handle_of(backend);
+  const std::unique_ptr<Handle> handle(&handle_of(backend));
   guarded(0, [&] {
     trace_sink().finish(&handle->instance);
-    delete handle;
     tally().flush(false);
     return 0;
   });
