@@ -42,6 +42,10 @@ class Bench:
         self.left_out.append({"engine": engine, "case": where, "why": str(why)})
         say(f"{where}: without {engine}: {why}")
 
+    def has_failed(self, engine, problem, why, when=""):
+        self.failed |= engine in self.ours
+        self.leave_out(engine.name, problem.case.name, f"{when}{type(why).__name__}: {str(why)[:400]}")
+
     def ready(self, problem, peers, is_beside):
         """(engine, contestant, error) of those that do this problem and do it right."""
         for engine in self.ours + peers:
@@ -57,8 +61,7 @@ class Bench:
             except contestant.Unavailable as why:
                 self.leave_out(engine.name, problem.case.name, why)
             except Exception as why:  # whatever an engine raises is said, and the others go on
-                self.failed |= engine in self.ours
-                self.leave_out(engine.name, problem.case.name, f"{type(why).__name__}: {str(why)[:400]}")
+                self.has_failed(engine, problem, why)
             else:
                 yield engine, prepared, error
 
@@ -87,8 +90,7 @@ class Bench:
         try:
             reference.check(problem, prepared)
         except Exception as why:
-            self.failed |= engine in self.ours
-            self.leave_out(engine.name, problem.case.name, f"after the timing, {type(why).__name__}: {str(why)[:400]}")
+            self.has_failed(engine, problem, why, when="after the timing, ")
             return False
         return True
 

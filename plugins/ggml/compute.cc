@@ -30,7 +30,9 @@ std::vector<const HostTensor*> attention_nodes(const Host& host, Graph* graph) {
 
 // A host that never names a number of threads has one of its own.
 Instance::Instance(const Plugin& plugin, TraceSink& trace)
-    : plugin_(plugin), trace_(trace), delegate_(plugin.host), threads_(std::max(1, plugin.env.threads)) {}
+    : plugin_(plugin), trace_(trace), delegate_(plugin.host) {
+  set_threads(1);
+}
 
 void Instance::set_threads(int threads) {
   threads_ = plugin_.env.threads > 0 ? plugin_.env.threads : std::max(1, threads);
@@ -105,8 +107,7 @@ Status Instance::ensure_pass(const Request& request) {
 }
 
 // The answer is there: whatever fails in telling of it must not fail the host's call.
-void Instance::tell(const Request& request, const Pass& pass,
-                    std::chrono::steady_clock::time_point start) noexcept {
+void Instance::tell(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   try {
     tally().taken(pass.report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),

@@ -29,13 +29,13 @@ class Instance {
   Status compute(const Request& request, std::chrono::steady_clock::time_point start);
   Status ensure_engine();
   Status ensure_pass(const Request& request);
-  void tell(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) noexcept;
+  void tell(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start);
   int32_t delegate(Graph* graph, Reason reason, const std::string& message);
 
   const Plugin& plugin_;
   TraceSink& trace_;
   Delegate delegate_;
-  int threads_;
+  int threads_ = 1;
   AbortCallback abort_ = nullptr;
   void* abort_data_ = nullptr;
   std::optional<Engine> engine_;

@@ -21,7 +21,7 @@ enum class Reason : uint8_t {
   kAlibi,       // max_bias
   kSoftcap,     // logit softcap
   kSinks,       // attention sinks
-  kParams,      // a precision or a parameter that this build does not know
+  kParams,      // a scale, a precision or a parameter that this build does not know
   kMaskValues,  // values other than 0 and -inf
   kEngine,      // the engine refused or failed; its message is in the report
 };

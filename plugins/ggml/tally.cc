@@ -144,19 +144,21 @@ std::string Tally::to_text() const {
     text += fmt::format(" in {:.2f} s, density {:.3f} of all rows", seconds_, all.model_density());
     text += routed ? fmt::format(", {:.3f} of routed rows", all.density()) : std::string(", no row routed");
   }
-  const int64_t questions = std::accumulate(answers_.begin(), answers_.end(), int64_t{0});
   return text + fmt::format("; delegated: {}; declined of {} questions: {}", list(by_reason(delegated_)),
-                            questions, list(by_reason(answers_)));
+                            questions(), list(by_reason(answers_)));
+}
+
+int64_t Tally::questions() const {
+  return std::accumulate(answers_.begin(), answers_.end(), int64_t{0});
 }
 
 std::string Tally::why_idle() const {
   const auto of = [&](Reason reason) { return answers_[static_cast<size_t>(reason)].load(); };
-  const int64_t questions = std::accumulate(answers_.begin(), answers_.end(), int64_t{0});
-  if (instances_ == 0 || calls_ > 0 || of(Reason::kNone) > 0) return "";
-  if (questions == 0)
+  if (!serves_ || calls_ > 0 || of(Reason::kNone) > 0) return "";
+  if (questions() == 0)
     return "idle: the host asked for no attention: flash attention is off, or a GPU does it";
-  if (questions == of(Reason::kFewRows) + of(Reason::kFewKeys)) return "";  // short prompts only
-  return fmt::format("idle: declined of {} questions: {}", questions, list(by_reason(answers_)));
+  if (questions() == of(Reason::kFewRows) + of(Reason::kFewKeys)) return "";  // short prompts only
+  return fmt::format("idle: declined of {} questions: {}", questions(), list(by_reason(answers_)));
 }
 
 void Tally::write(const std::unique_lock<std::mutex>& writing) {

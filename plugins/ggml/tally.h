@@ -26,7 +26,7 @@ class Tally {
   // `target`: empty reports nothing, "1" a text on stderr, anything else is a file that gets one JSON object.
   void begin(TallyHead head, std::string target);
   // A host made an instance: if it then takes no call for no good reason, that is said at the end.
-  void serves() { instances_.fetch_add(1, std::memory_order_relaxed); }
+  void serves() { serves_.store(true, std::memory_order_relaxed); }
   // supports_op's answer; kNone claims the call. Questions are no calls: hosts ask while they make a context, and
   // several times for one call.
   void asked(Reason answer) { answers_[static_cast<size_t>(answer)].fetch_add(1, std::memory_order_relaxed); }
@@ -42,6 +42,7 @@ class Tally {
   Report sums() const;
   std::string to_json() const;
   std::string to_text() const;
+  int64_t questions() const;
   // Why no call came, where the reason is none that passes by itself; else empty.
   std::string why_idle() const;
   // Makes the text under `mutex_` and writes it outside, so that no counting thread waits for a disk. `writing` holds
@@ -55,7 +56,7 @@ class Tally {
   std::mutex mutex_;           // guards all below
   TallyHead head_;
   std::string target_;
-  std::atomic<int64_t> instances_{0};
+  std::atomic<bool> serves_{false};
   std::array<std::atomic<int64_t>, kReasons> answers_{};
   std::array<int64_t, kReasons> delegated_{};
   std::string engine_message_;

@@ -133,7 +133,7 @@ Result<Options> Options::from_preset(std::string_view name) {
     o.selection.cap = 0.25;
     return o;
   }
-  o.router.samples = 8;  // this and what follows: the page of haystacks again
+  o.router.samples = 8;  // these four: the page of haystacks again
   o.selection.p = 0.95;
   o.selection.cap = 0.6;
   o.relay.wide = 6;

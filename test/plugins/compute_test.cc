@@ -30,11 +30,14 @@ class Compute : public testing::Test {
   }
   // `hidden` keys before the prompt are another's.
   void run(int layer, int64_t rows, int64_t position, int64_t hidden = 0) {
+    run(instance_, layer, rows, position, hidden);
+  }
+  static void run(Instance& instance, int layer, int64_t rows, int64_t position, int64_t hidden = 0) {
     AttentionNode a({.rows = rows, .keys = kKeys, .cells = kKeys, .position = position, .layer = layer});
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t key = 0; key < hidden; ++key) a.mask_at(row, key) = kHalfMinusInf;
     Graph graph{{&a.node}};
-    ASSERT_EQ(instance_.graph_compute(&graph), kStatusSuccess);
+    ASSERT_EQ(instance.graph_compute(&graph), kStatusSuccess);
   }
   json report(int layer) const {
     tally().flush(false);
@@ -85,6 +88,31 @@ TEST_F(Compute, APromptBehindAnotherIsRoutedToo) {
   EXPECT_EQ(report(40)["routed_rows"], kQHeads);
   run(41, 64, 960, 100);
   EXPECT_EQ(report(41)["relayed"], true);
+}
+
+TEST_F(Compute, TheVariableCountsWhereTheHostNamesNoThreads) {
+  plugin_.env.threads = 3;
+  Instance silent(plugin_, trace_);
+  run(silent, 50, 64, 960);
+  tally().flush(false);
+  EXPECT_EQ(json::parse(support::read_bytes(path_))["threads"], 3);
+}
+
+TEST_F(Compute, ATraceIsOfOneBackEnd) {
+  const std::string path = folder_.file("one.trace");
+  trace_.begin(path, {});
+  {
+    Instance other(plugin_, trace_);
+    run(60, 64, 832);
+    run(other, 60, 64, 100);  // another prompt, in another context
+    trace_.finish(&other);
+  }
+  run(60, 64, 896);
+  trace_.finish(&instance_);
+  const Result<Trace> trace = Trace::open(path);
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  ASSERT_NE(trace.value().find(60), nullptr);
+  EXPECT_EQ(trace.value().find(60)->q.tokens, 128);
 }
 
 }  // namespace
