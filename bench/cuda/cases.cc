@@ -6,7 +6,7 @@ namespace {
 
 // Some end inside a page and inside a block.
 const std::vector<int64_t> kRagged = {1024, 3000, 5120, 9999, 16384, 24001, 40000, 65536};
-const std::vector<int64_t> k8K = {8192}, k128K = {131072}, k1M = {1048576}, kVideo = {109632};
+const std::vector<int64_t> k8K = {8192}, k64K = {65536}, k128K = {131072}, k1M = {1048576}, kVideo = {109632};
 
 // clang-format off
 const CudaCase kCases[] = {
@@ -19,6 +19,9 @@ const CudaCase kCases[] = {
     {.name = "128x64-32k-10", .k_block = 64, .density = 0.10},
     {.name = "128x64-128k-10", .k_block = 64, .lengths = k128K, .density = 0.10},
     {.name = "64x64-32k-10", .q_block = 64, .k_block = 64, .density = 0.10},
+    {.name = "64x64-32k-10-group", .q_block = 64, .k_block = 64, .density = 0.10, .heads_per_list = 4},
+    {.name = "64x64-64k-10-mqa", .q_block = 64, .k_block = 64, .lengths = k64K, .q_heads = 128, .kv_heads = 1,
+     .density = 0.10, .heads_per_list = 128, .causal = false},
     {.name = "64x64-128k-5", .q_block = 64, .k_block = 64, .lengths = k128K, .q_heads = 8, .density = 0.05},
     {.name = "64x64-109632-top64", .q_block = 64, .k_block = 64, .lengths = kVideo, .q_heads = 7, .kv_heads = 7,
      .top = 64, .causal = false},

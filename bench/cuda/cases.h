@@ -17,10 +17,11 @@ struct CudaCase {
   int q_block = 128, k_block = 128;
   std::vector<int64_t> lengths = {32768};  // tokens of each sequence
   int64_t q_heads = 32, kv_heads = 8, head_dim = 128;
-  double density = 0;  // picked blocks of a row over those it may see
-  int top = 0;         // or: picked blocks of a row
-  int longest = 1;     // the very last row picks so many times what the others pick
-  int page = 0;        // tokens; 0: keys and values are contiguous
+  double density = 0;      // picked blocks of a row over those it may see
+  int top = 0;             // or: picked blocks of a row
+  int longest = 1;         // the very last row picks so many times what the others pick
+  int heads_per_list = 1;  // neighbouring query heads that share their rows' lists
+  int page = 0;            // tokens; 0: keys and values are contiguous
   bool causal = true;
   DType kv_dtype = DType::kBF16;  // or kE4M3, with a scale a head
   bool by_name_only = false;      // takes tens of GB and seconds a call

@@ -63,7 +63,8 @@ Answer reference(const CudaProblem& problem, int64_t head, int64_t row_idx, int3
   if (routes.full)
     for (int32_t block = 0; block < row.visible_blocks; ++block) visit(block);
   else
-    for (const int32_t block : routes.lists[head * problem.rows().size() + row_idx]) visit(block);
+    for (const int32_t block : routes.lists[head / c.heads_per_list * problem.rows().size() + row_idx])
+      visit(block);
   for (double& x : answer.out) x /= total;
   answer.lse_log2 = std::log2(total);
   answer.spread = std::sqrt(squares) / total;

@@ -101,4 +101,5 @@ class Engine:
             setattr(args, name, _c.pointer(Tensor.of(tensor)))
         if route is not None:
             args.row_offsets, args.picked = route.row_offsets.data_ptr(), route.picked.data_ptr()
+            args.list_heads = route.heads
         return args

@@ -39,7 +39,9 @@ double CudaProblem::visible_pairs() const {
 
 double CudaProblem::flops() const {
   const double block = static_cast<double>(case_.q_block) * case_.k_block;
-  const double pairs = routes_.full ? visible_pairs() : static_cast<double>(routes_.lists.ids.size()) * block;
+  const double pairs = routes_.full
+                           ? visible_pairs()
+                           : static_cast<double>(routes_.lists.ids.size()) * block * case_.heads_per_list;
   return 4 * static_cast<double>(case_.head_dim) * pairs;
 }
 
@@ -73,9 +75,10 @@ void CudaProblem::pick(int64_t head, const Row& row, int32_t wanted) {
 
 void CudaProblem::make_routes() {
   routes_.lists.offsets.push_back(0);
-  for (int64_t head = 0; head < case_.q_heads; ++head)
+  const int64_t heads = case_.q_heads / case_.heads_per_list;
+  for (int64_t head = 0; head < heads; ++head)
     for (const Row& row : rows_.rows) {
-      const bool last = head == case_.q_heads - 1 && &row == &rows_.rows.back();
+      const bool last = head == heads - 1 && &row == &rows_.rows.back();
       const int32_t wanted =
           case_.top > 0 ? case_.top : static_cast<int32_t>(std::lround(case_.density * row.visible_blocks));
       pick(head, row, last ? wanted * case_.longest : wanted);
@@ -166,7 +169,8 @@ Status CudaProblem::bring_pages(std::vector<int32_t>& slots) {
 Status CudaProblem::bring_lists() {
   RR_TRY(row_offsets_.make_copy(routes_.lists.offsets));
   RR_TRY(picked_.make_copy(routes_.lists.ids));
-  args_.routes = {row_offsets_.as<const int64_t>(), picked_.as<const int32_t>()};
+  args_.routes = {row_offsets_.as<const int64_t>(), picked_.as<const int32_t>(),
+                  case_.q_heads / case_.heads_per_list};
   return {};
 }
 

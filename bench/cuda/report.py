@@ -101,8 +101,9 @@ def title_of(case, readings):
     density = next((r.density for r in readings if r.case is case and not r.dense), 1.0)
     keys = f"{case.tokens} keys" + (f" in {len(case.lengths)} sequences" if len(case.lengths) > 1 else "")
     keys += "" if case.kv_dtype == "bf16" else f" in {case.kv_dtype}"
+    shared = f", a list for {case.heads_per_list} heads" if case.heads_per_list > 1 else ""
     return (f"{case.name}: {keys}, {case.q_heads}/{case.kv_heads} heads of {case.head_dim}, blocks {case.block}, "
-            f"density {density:.3f}")
+            f"density {density:.3f}{shared}")
 
 
 def print_table(title, rows, lines):

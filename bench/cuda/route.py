@@ -8,12 +8,16 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """List `q_head * n_rows + row` is picked[row_offsets[i] .. row_offsets[i + 1]), ascending."""
+    """List i = head * n_rows + row is picked[row_offsets[i] .. row_offsets[i + 1]), ascending.
 
-    row_offsets: torch.Tensor  # [q_heads * n_rows + 1] i64
+    Query heads head * heads_per_list and on, so many, share it.
+    """
+
+    row_offsets: torch.Tensor  # [heads * n_rows + 1] i64
     picked: torch.Tensor  # [total] i32, blocks of the row's own sequence
     own_begin: torch.Tensor  # [n_rows] i64: the first block that holds a query's own key
-    q_heads: int
+    heads: int
+    heads_per_list: int
 
     @property
     def n_rows(self):
@@ -21,10 +25,11 @@ class Route:
 
     @property
     def total(self):
-        return self.picked.numel()
+        """Of every query head."""
+        return self.picked.numel() * self.heads_per_list
 
     def blocks(self, q_head, row):
-        begin, end = self.row_offsets[q_head * self.n_rows + row:][:2].tolist()
+        begin, end = self.row_offsets[q_head // self.heads_per_list * self.n_rows + row:][:2].tolist()
         return self.picked[begin:end]
 
 
@@ -74,16 +79,18 @@ def make_route(case, device, seed=0):
     sequences = [geometry(case, length, device) for length in case.lengths]
     counts = [counts_of(case, rows) for rows in sequences]
     picked, lengths = [], []
-    for q_head in range(case.q_heads):
+    heads = case.q_heads // case.heads_per_list
+    for head in range(heads):
         for rows, per_row in zip(sequences, counts):
-            if case.longest > 1 and q_head == case.q_heads - 1 and rows is sequences[-1]:
+            if case.longest > 1 and head == heads - 1 and rows is sequences[-1]:
                 per_row = per_row.clone()
                 per_row[-1] = min(int(per_row[-1]) * case.longest, int(rows.visible[-1]))
             picked.append(pick(rows, per_row, generator))
             lengths.append(per_row)
-    offsets = torch.zeros(case.q_heads * case.n_rows + 1, dtype=torch.int64, device=device)
+    offsets = torch.zeros(heads * case.n_rows + 1, dtype=torch.int64, device=device)
     torch.cumsum(torch.cat(lengths), 0, out=offsets[1:])
-    return Route(offsets, torch.cat(picked), torch.cat([rows.own_begin for rows in sequences]), case.q_heads)
+    return Route(offsets, torch.cat(picked), torch.cat([rows.own_begin for rows in sequences]), heads,
+                 case.heads_per_list)
 
 
 def padded(route, keep=None):
@@ -99,12 +106,13 @@ def padded(route, keep=None):
     slot = torch.arange(len(picked), device=lengths.device) - begin[of_list]
     blocks = torch.zeros(n_lists, max(1, int(lengths.max())), dtype=torch.int32, device=lengths.device)
     blocks[of_list, slot] = picked
-    shape = (route.q_heads, route.n_rows)
-    return lengths.int().view(shape), blocks.view(*shape, -1)
+    shape = (route.heads, route.n_rows)
+    return tuple(x.repeat_interleave(route.heads_per_list, 0) for x in (lengths.int().view(shape),
+                                                                        blocks.view(*shape, -1)))
 
 
 def split_at_own(route):
     """Padded lists of the blocks that a token mask must cut, a row's own, and of those that it must not."""
-    own_begin = route.own_begin.repeat(route.q_heads).repeat_interleave(route.row_offsets.diff())
+    own_begin = route.own_begin.repeat(route.heads).repeat_interleave(route.row_offsets.diff())
     is_own = route.picked >= own_begin
     return padded(route, is_own), padded(route, ~is_own)

@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "flow/engine.h"
+#include "mode.h"
 #include "say.h"
 #include "supports.h"
 #include "tally.h"
@@ -96,7 +97,7 @@ Status Instance::ensure_pass(const Request& request) {
   // Layers that are unknown, or do not ascend, share no Pass.
   if (!same_batch || !pass_ || request.layer <= pass_layer_) {
     pass_.reset();
-    Result<Pass> begun = Pass::begin(*engine_, plugin_.options, {.final_chunk = final_chunk_});
+    Result<Pass> begun = Pass::begin(*engine_, *mode().now(), {.final_chunk = final_chunk_});
     if (!begun.ok()) return begun.status();
     pass_.emplace(std::move(begun).value());
     pass_rows_ = request.rows;
@@ -126,7 +127,7 @@ Status Instance::compute(const Request& request, std::chrono::steady_clock::time
     return {};
   }
   // Exact, hence of no Pass: layers with a sliding window come between those that relay to each other.
-  Result<Pass> own = Pass::begin(*engine_, plugin_.options);
+  Result<Pass> own = Pass::begin(*engine_, *mode().now());
   if (!own.ok()) return own.status();
   RR_TRY(own.value().layer(request.args()));
   tell(request, own.value(), start);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "compute.h"
+#include "control.h"
 #include "say.h"
 #include "tally.h"
 
@@ -116,7 +117,7 @@ void* get_proc_address(Registry*, const char* name) {
   const std::string_view wanted = name;
   if (wanted == "ggml_backend_set_n_threads") return reinterpret_cast<void*>(set_n_threads);
   if (wanted == "ggml_backend_set_abort_callback") return reinterpret_cast<void*>(set_abort_callback);
-  return nullptr;
+  return control_function(wanted);
 }
 
 Device g_device = {

@@ -13,6 +13,7 @@
 #include "device.h"
 #include "handshake.h"
 #include "host_team.h"
+#include "mode.h"
 #include "say.h"
 #include "tally.h"
 #include "writable.h"
@@ -28,10 +29,10 @@ namespace {
 constexpr int64_t kMinKeys = 512;
 
 // One line of what was loaded, and one for each variable that is wrong and must not stop the host.
-void announce(Plugin& plugin, const Engine& engine) {
+void announce(Plugin& plugin, const Options& options, const Engine& engine) {
   Env& set = plugin.env;
   say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more",
-                  plugin.options.preset, plugin.host.version, plugin.host.api, engine.backend(),
+                  options.preset, plugin.host.version, plugin.host.api, engine.backend(),
                   name_of(engine.isa()), plugin.claims.min_rows, plugin.claims.min_keys));
   if (!set.unknown.ok()) say(set.unknown.message());
   const auto give_up = [](const char* what, const char* variable, std::string& path) {
@@ -56,11 +57,8 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   auto plugin = std::make_unique<Plugin>();
   plugin->env = std::move(set_now).value();
   if (plugin->env.preset.empty()) plugin->env.preset = "exact";
-  Result<Options> options = Options::from_preset(plugin->env.preset);
+  Result<Options> options = options_of(plugin->env.preset, plugin->env.options);
   if (!options.ok()) return options.status();
-  plugin->options = std::move(options).value();
-  RR_TRY(plugin->options.set_all(plugin->env.options));
-  RR_TRY(plugin->options.check());
   const Env& set = plugin->env;
   const Result<Engine> engine =
       Engine::create({.backend = set.backend, .isa = set.isa, .threads = 1, .environment = false});
@@ -73,11 +71,12 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   plugin->claims.min_rows = plugin->env.min_rows;
   plugin->claims.min_keys = plugin->env.min_kv.value_or(kMinKeys);
 
-  announce(*plugin, engine.value());
+  announce(*plugin, options.value(), engine.value());
   const Engine& e = engine.value();
   tally().begin(
-      {plugin->options.preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
+      {options.value().preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
       set.report);
+  mode().set(std::move(options).value());
   return plugin;
 }
 

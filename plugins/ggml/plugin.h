@@ -5,14 +5,12 @@
 #include "core/env.h"
 #include "host.h"
 #include "routerelay/engine.hpp"
-#include "routerelay/options.hpp"
 #include "supports.h"
 
 namespace routerelay::ggml {
 
 struct Plugin {
   Env env;
-  Options options;  // of env.preset
   Host host;
   Claims claims;
   Team team;  // the host's own threads, where it has some to share

@@ -81,7 +81,15 @@ bool write_file(const std::string& path, const std::string& text) {
 void Tally::begin(TallyHead head, std::string target) {
   const std::lock_guard lock(mutex_);
   head_ = std::move(head);
+  presets_ = {head_.preset};
   target_ = std::move(target);
+}
+
+void Tally::uses(const std::string& preset) {
+  const std::lock_guard lock(mutex_);
+  if (calls_ == 0) presets_.clear();
+  if (std::find(presets_.begin(), presets_.end(), preset) == presets_.end()) presets_.push_back(preset);
+  head_.preset = fmt::format("{}", fmt::join(presets_, ", "));
 }
 
 void Tally::delegated(Reason reason, const std::string& message) {
@@ -190,6 +198,11 @@ void Tally::flush(bool at_exit) {
       say(idle);
   }
   write(std::unique_lock(writing_));
+}
+
+std::string Tally::json() {
+  const std::lock_guard lock(mutex_);
+  return to_json();
 }
 
 Tally& tally() {

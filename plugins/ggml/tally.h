@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "reason.h"
 #include "routerelay/report.hpp"
@@ -27,6 +28,9 @@ class Tally {
   void begin(TallyHead head, std::string target);
   // A host made an instance: if it then takes no call for no good reason, that is said at the end.
   void serves() { serves_.store(true, std::memory_order_relaxed); }
+  // What micro-batches go by from now on. Counts are not kept apart: the report names every preset since the first
+  // call.
+  void uses(const std::string& preset);
   // supports_op's answer; kNone claims the call. Questions are no calls: hosts ask while they make a context, and
   // several times for one call.
   void asked(Reason answer) { answers_[static_cast<size_t>(answer)].fetch_add(1, std::memory_order_relaxed); }
@@ -37,6 +41,8 @@ class Tally {
   // Writes what is counted so far: a file whole or not at all, the text once. While calls come, the file is also
   // written after micro-batches, a few times a second: whoever looks at it sees a prompt's progress.
   void flush(bool at_exit);
+  // The report so far, one JSON object and a line break.
+  std::string json();
 
  private:
   Report sums() const;
@@ -55,6 +61,7 @@ class Tally {
   bool failure_said_ = false;  // guarded by `writing_`
   std::mutex mutex_;           // guards all below
   TallyHead head_;
+  std::vector<std::string> presets_;  // that head_.preset lists
   std::string target_;
   std::atomic<bool> serves_{false};
   std::array<std::atomic<int64_t>, kReasons> answers_{};

@@ -68,6 +68,8 @@ class Ggml:
             self.lib.ggml_backend_dev_get.restype = ctypes.c_void_p
             self.lib.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
             self.lib.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+            self.lib.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
+            self.lib.ggml_backend_reg_get_proc_address.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         except AttributeError as error:
             raise HostMissing(f"{self.package} exports no ggml functions: {error}") from None
 
@@ -97,8 +99,15 @@ class Ggml:
         version: bytes = self.lib.ggml_version()
         return version.decode()
 
-    def load(self, path: pathlib.Path) -> bool:
-        return bool(self.lib.ggml_backend_load(str(path).encode()))
+    def load(self, path: pathlib.Path) -> int | None:
+        """The back end's registry entry; None: the host or the back end refused."""
+        registry: int | None = self.lib.ggml_backend_load(str(path).encode())
+        return registry
+
+    def function(self, registry: int, name: str) -> int | None:
+        """The address of what a loaded back end offers under a name."""
+        address: int | None = self.lib.ggml_backend_reg_get_proc_address(registry, name.encode())
+        return address
 
     def has_gpu(self) -> bool:
         devices = (self.lib.ggml_backend_dev_get(i) for i in range(self.lib.ggml_backend_dev_count()))

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from ._hosts import Ggml
 from .errors import PluginMissing
 
 FILE = "libggml-routerelay.so"
@@ -45,17 +49,49 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
         raise TypeError(f"load() has no option {', '.join(unknown)}; legal: {', '.join(OPTIONS)}")
-    texts = {}
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            value = ";".join(f"{key}={one}" for key, one in value.items())
-        elif isinstance(value, bool):
-            value = int(value)
-        elif isinstance(value, (list, tuple, range)):
-            value = ",".join(map(str, value))
-        if value is not None:
-            texts[f"ROUTERELAY_{name.upper()}"] = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    return texts
+    return {f"ROUTERELAY_{name.upper()}": text_of(value) for name, value in options.items() if value is not None}
+
+
+def text_of(value: object) -> str:
+    """How the plug-in reads a value."""
+    if isinstance(value, Mapping):
+        return ";".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (list, tuple, range)):
+        return ",".join(map(str, value))
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+class Control:
+    """The functions of include/routerelay/plugin.h in a host."""
+
+    def __init__(self, ggml: Ggml, registry: int) -> None:
+        def function(name: str, result: type, *arguments: type) -> Callable[..., int]:
+            address = ggml.function(registry, name)
+            if address is None:
+                raise PluginMissing(f"the plug-in offers no {name}: it is older than this package; ./dev build")
+            return ctypes.CFUNCTYPE(result, *arguments)(address)
+
+        self._report = function("routerelay_report", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+        self._use = function("routerelay_use", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
+                             ctypes.c_size_t)
+
+    def report(self) -> dict[str, Any]:
+        length = self._report(None, 0)
+        while True:  # it may grow in between
+            text = ctypes.create_string_buffer(length + 1)
+            length = self._report(text, len(text))
+            if length == 0:
+                raise MemoryError("the plug-in had no memory for its report")
+            if length < len(text):
+                found: dict[str, Any] = json.loads(text.value)
+                return found
+
+    def use(self, preset: str, options: str) -> None:
+        error = ctypes.create_string_buffer(1024)
+        if self._use(preset.encode(), options.encode(), error, len(error)):
+            raise ValueError(error.value.decode(errors="replace"))
 
 
 def in_keywords(line: str, texts: Mapping[str, str]) -> str:

@@ -18,7 +18,8 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from . import _hosts, _plugin
 from .errors import (AlreadyLoaded, FlashAttentionOff, HostMissing, LoadError, ModelAlreadyLoaded, PluginMissing,
@@ -45,11 +46,28 @@ class Loaded:
     active: bool          # False: the preset is off and the host runs as if we were not there
     said: str             # the line at load, the plug-in's or the host's
     notes: tuple[str, ...]  # what may still keep it idle
+    control: _plugin.Control | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         lines = [f"routerelay {'in' if self.active else 'off in'} {self.host} (ggml {self.ggml}): "
                  f"preset {self.preset}, {self.plugin}", *(f"  note: {note}" for note in self.notes)]
         return "\n".join(lines)
+
+    def report(self) -> dict[str, Any]:
+        """What the plug-in did so far: the table in docs/llama.md. LoadError where it is not active."""
+        return self._active_control().report()
+
+    def use(self, preset: str, options: str | Mapping[str, object] = "") -> None:
+        """Another preset for every micro-batch that begins from now on, in every context; the caches stay as they are.
+
+        ValueError names what is not legal, and then nothing has changed. LoadError where the plug-in is not active.
+        """
+        self._active_control().use(preset, _plugin.text_of(options))
+
+    def _active_control(self) -> _plugin.Control:
+        if self.control is None:
+            raise LoadError(f"the plug-in is not active in {self.host}: preset is '{self.preset}'")
+        return self.control
 
     def check(self, model: object) -> None:
         """Raises FlashAttentionOff where a `llama_cpp.Llama` or an `xllamacpp.CommonParams` leaves it off."""
@@ -143,7 +161,8 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     try:
         with _variables(texts), _listening(said):
             preset = os.environ.get("ROUTERELAY_PRESET") or "exact"
-            active = ggml.load(path)
+            registry = ggml.load(path)
+            active = registry is not None
     except BaseException:  # Ctrl-C too: what was said so far stays said
         _pass_on(said)
         raise
@@ -155,6 +174,7 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     notes = [HINTS[module]] if active else []
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
-    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes))
+    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes),
+                  _plugin.Control(ggml, registry) if registry is not None else None)
     _done = (arguments, done)
     return done

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "cuda/attend/plan.h"
@@ -26,8 +27,9 @@ inline bool device_runs(Arch arch) {
 
 inline std::string config_name(const testing::TestParamInfo<AttendConfig>& info) {
   const AttendConfig& c = info.param;
-  return fmt::format("{}_{}{}_{}_{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
-                     is_quantised(c) ? "_e4m3" : "", c.head_dim, c.q_block, c.k_block);
+  return fmt::format("{}_{}{}_{}_{}{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
+                     is_quantised(c) ? "_e4m3" : "", c.head_dim, c.heads == 2 ? "2x" : "", c.q_block,
+                     c.k_block);
 }
 
 class OnDevice : public testing::TestWithParam<AttendConfig> {
@@ -64,7 +66,11 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   static DeviceAttend call_of(support::Problem& p, const Routes& routes, CallOptions options = {}) {
     options.arch = GetParam().arch;
     options.e4m3 = is_quantised(GetParam());
-    return {p, routes, options};
+    options.packs = GetParam().heads == 2;
+    if (!needs_pairs(p, routes, options) || !same_lists(routes, paired(p, routes, p.q.view.heads)))
+      return {p, routes, options};
+    options.list_heads = p.q.view.heads / 2;
+    return {p, paired(p, routes, options.list_heads), options};
   }
   static void attend_on_device(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
     p.poison();
@@ -72,9 +78,11 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
     RR_ASSERT_OK(call.enqueue());
     call.fetch(p);
   }
+  // Where heads are packed two by two, both have the first one's lists.
   static void expect_right(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
-    attend_on_device(p, routes, options);
-    expected(p, routes).compare(p, options.lse);
+    const Routes lists = needs_pairs(p, routes, options) ? paired(p, routes, p.q.view.heads) : routes;
+    attend_on_device(p, lists, options);
+    expected(p, lists).compare(p, options.lse);
   }
   // Of the problem as the call left it.
   static Expected expected(const support::Problem& p, const Routes& routes) {
@@ -83,6 +91,28 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   static void expect_same_bits(const support::Problem& a, const support::Problem& b) {
     EXPECT_TRUE(a.out.same_bits(b.out));
     EXPECT_EQ(std::memcmp(a.lse_log2.data(), b.lse_log2.data(), a.lse_log2.size() * sizeof(float)), 0);
+  }
+
+ private:
+  static bool needs_pairs(const support::Problem& p, const Routes& routes, const CallOptions& options) {
+    return GetParam().heads == 2 && !routes.full && options.list_heads == 0 &&
+           p.q.view.heads / p.k.view.heads % 2 == 0;
+  }
+  // The lists of every other head, for `heads`: all, or half as many.
+  static Routes paired(const support::Problem& p, const Routes& routes, int64_t heads) {
+    Routes out;
+    out.lists.offsets.push_back(0);
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t row = 0; row < p.rows.size(); ++row) {
+        const int64_t first = heads == p.q.view.heads ? head / 2 * 2 : head * 2;
+        const auto list = routes.lists[first * p.rows.size() + row];
+        out.lists.ids.insert(out.lists.ids.end(), list.begin(), list.end());
+        out.lists.offsets.push_back(static_cast<int64_t>(out.lists.ids.size()));
+      }
+    return out;
+  }
+  static bool same_lists(const Routes& a, const Routes& b) {
+    return a.lists.offsets == b.lists.offsets && a.lists.ids == b.lists.ids;
   }
 };
 

@@ -25,6 +25,7 @@ struct CallOptions {
   int64_t spare_rows = 0;             // of a head, beyond those of the sequences
   std::optional<Arch> arch;           // whose kernel; none: as the device chooses
   int multiprocessors = 0;            // with `arch`; 0: all
+  bool packs = true;                  // with `arch`: heads into one tile, where they may be
   std::optional<Paging> paging = {};  // none: keys and values as the problem has them
   int64_t list_heads = 0;             // that the routes have lists for; 0: every query head
   bool e4m3 = false;  // keys and values, with a scale a head; the problem's are rounded to theirs
@@ -67,8 +68,8 @@ class DeviceAttend {
   Status enqueue(cudaStream_t stream = nullptr) const {
     const auto workspace = workspace_->as<std::byte>();
     if (!options_.arch) return attend(args, workspace, workspace_->bytes(), stream);
-    return attend_with({*options_.arch, options_.multiprocessors}, args, workspace, workspace_->bytes(),
-                       stream);
+    return attend_with({*options_.arch, options_.multiprocessors, options_.packs}, args, workspace,
+                       workspace_->bytes(), stream);
   }
   // Waits for the device. Nothing may have been written behind a result or behind the workspace.
   void fetch(support::Problem& p) const {

@@ -24,14 +24,15 @@ AttendPlan plan_of(const AttendArgs& args) {
 }
 
 TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
-  ASSERT_EQ(attend_configs().size(), 24U + 20U + 4U);
+  ASSERT_EQ(attend_configs().size(), 24U + 20U + 8U + 4U);
   for (AttendConfig config : attend_configs()) {
     AttendArgs a = legal_args(config.head_dim);
     a.q.dtype = a.out.dtype = config.dtype;
     a.k.dtype = a.v.dtype = config.kv_dtype;
     a.q_block = config.q_block, a.k_block = config.k_block;
     if (!is_quantised(config))
-      config.arch = Arch::sm80;  // the device, which nobody has seen yet, may bring a faster one
+      config.arch = Arch::sm80,
+      config.heads = 1;  // the device, which nobody has seen yet, may bring a faster one
     EXPECT_EQ(plan_of(a).config, config);
   }
 }
@@ -106,6 +107,19 @@ TEST(AttendPlan, ListsMayBeShared) {
     a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6000), heads};
     EXPECT_EQ(plan_of(a).n_work, 3 * 8) << heads;
   }
+}
+
+// legal_args has 8 query heads over 2.
+TEST(AttendPlan, PairsThatShareEverythingMayBePacked) {
+  AttendArgs a = legal_args();
+  EXPECT_TRUE(plan_of(a).may_pack) << "every block";
+  for (const auto& [heads, may] : {std::pair{0, false}, {8, false}, {4, true}, {2, true}, {1, true}}) {
+    a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6000), heads};
+    EXPECT_EQ(plan_of(a).may_pack, may) << heads;
+  }
+  a.routes.heads = 1;
+  a.k.heads = a.v.heads = 8;
+  EXPECT_FALSE(plan_of(a).may_pack) << "keys of their own";
 }
 
 TEST(AttendPlan, CountsRowsOfAllHeads) {

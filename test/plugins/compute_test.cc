@@ -8,6 +8,7 @@
 
 #include "attention_node.h"
 #include "fake_ggml.h"
+#include "mode.h"
 #include "tally.h"
 #include "trace/files.h"
 
@@ -22,8 +23,7 @@ class Compute : public testing::Test {
   static constexpr int64_t kKeys = 1024, kQHeads = 4;
 
   void SetUp() override {
-    plugin_.options = Options::from_preset("balanced").value();
-    ASSERT_TRUE(plugin_.options.set_all("dense_below=64;selection.least=2;relay.wide=2").ok());
+    mode().set(options_of("balanced", "dense_below=64;selection.least=2;relay.wide=2").value());
     plugin_.host = find_host(fake_code(), false).value();
     tally().begin({"balanced", "cpu", "", kFakeVersion, kFakeApi}, path_);
     instance_.set_threads(2);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -11,10 +12,12 @@
 #include "fake_ggml.h"
 #include "handshake.h"
 #include "host.h"
+#include "routerelay/plugin.h"
 
 namespace routerelay::ggml {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // --- The adapter alone, against hosts bent in one place each.
@@ -249,6 +252,45 @@ TEST_F(Plugin, AbortIsHonouredAndForgotten) {
   set_abort(backend_, nullptr, nullptr);
   EXPECT_EQ(compute(a), kStatusSuccess);
   EXPECT_LT(error(a), kBf16Error);
+}
+
+TEST_F(Plugin, ReportsWhenAsked) {
+  const auto report =
+      reinterpret_cast<rr_plugin_report_fn>(registry_->table.get_proc_address(registry_, RR_PLUGIN_REPORT));
+  AttentionNode a({});
+  ASSERT_EQ(compute(a), kStatusSuccess);
+  std::string text(report(nullptr, 0), '?');
+  ASSERT_EQ(report(text.data(), text.size()), text.size()) << "cut by one: no room for the zero";
+  EXPECT_EQ(text.back(), '\0');
+  text.resize(text.size() + 1);
+  EXPECT_EQ(report(text.data(), text.size()), text.size() - 1);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"preset\":\"exact\""), HasSubstr("\"calls\":")));
+}
+
+TEST_F(Plugin, TakesAnotherPresetBetweenMicroBatches) {
+  const auto use =
+      reinterpret_cast<rr_plugin_use_fn>(registry_->table.get_proc_address(registry_, RR_PLUGIN_USE));
+  const auto routed = [&] {
+    // Small blocks of a long context, so that a sparse preset leaves some out.
+    AttentionNode a({.rows = 64, .keys = 1024, .cells = 1024, .position = 960});
+    EXPECT_EQ(compute(a), kStatusSuccess);
+    return error(a);
+  };
+  char error_text[256] = "?";
+  EXPECT_LT(routed(), kBf16Error);
+  ASSERT_EQ(
+      use("balanced", "dense_below=0;selection.least=1;selection.p=0.1;selection.floor=0", error_text, 256),
+      0);
+  EXPECT_STREQ(error_text, "");
+  EXPECT_GT(routed(), kBf16Error);
+  EXPECT_EQ(use("turbo", nullptr, error_text, 256), 1);
+  EXPECT_THAT(error_text, HasSubstr("preset is 'turbo'; legal: exact, careful, balanced, fast"));
+  EXPECT_EQ(use(nullptr, nullptr, nullptr, 0), 1);
+  EXPECT_EQ(use("balanced", "relay.wide=many", error_text, 8), 1);
+  EXPECT_EQ(std::strlen(error_text), 7u);
+  EXPECT_GT(routed(), kBf16Error) << "what is refused changes nothing";
+  ASSERT_EQ(use("exact", nullptr, error_text, 256), 0);
+  EXPECT_LT(routed(), kBf16Error);
 }
 
 TEST_F(Plugin, UnknownProcAddressIsNull) {

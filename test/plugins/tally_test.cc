@@ -66,6 +66,14 @@ TEST_F(TallyFile, QuestionsAreNoWork) {
   EXPECT_EQ(report["delegated"], json::object());
 }
 
+TEST_F(TallyFile, NamesEveryPresetSinceTheFirstCall) {
+  tally.uses("fast");
+  EXPECT_EQ(json::parse(tally.json())["preset"], "fast");
+  take(0);
+  for (const char* preset : {"exact", "fast", "exact"}) tally.uses(preset);
+  EXPECT_EQ(json::parse(tally.json())["preset"], "fast, exact");
+}
+
 TEST_F(TallyFile, DelegatedCallsAreWrittenToo) {
   tally.delegated(Reason::kMaskValues, "");
   EXPECT_EQ(written()["delegated"], json::parse(R"({"mask_values": 1})"));

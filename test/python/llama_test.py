@@ -93,6 +93,17 @@ class Loader(unittest.TestCase):
                                "'0,5', 'ROUTERELAY_ALLOW_UNTESTED': '1'}\n")
         self.assertIn("legal: preset, options, ", self.raised("load(prest='fast')", "TypeError"))
 
+    def test_report_and_preset_while_it_runs(self):
+        said = self.said("l = load(plugin=os.environ['PLUGIN'], preset='fast'); print(l.report()['preset'], "
+                         "l.report()['calls']); l.use('balanced', {'relay.wide': 4}); print(l.report()['preset'])")
+        self.assertEqual(said, "fast 0\nbalanced relay.wide=4\n")
+        load = "l = load(plugin=os.environ['PLUGIN']{}); l.{}"
+        self.assertIn("preset is 'turbo'; legal: exact, careful, balanced, fast",
+                      self.raised(load.format("", "use('turbo')"), "ValueError"))
+        for call in ("report()", "use('exact')"):
+            self.assertIn("the plug-in is not active in llama-cpp-python: preset is 'off'",
+                          self.raised(load.format(", preset='off'", call), "LoadError"))
+
     def test_a_gpu_is_noted(self):
         code = "print(load(plugin=os.environ['PLUGIN']))"
         self.assertNotIn("GPU", self.said(code))

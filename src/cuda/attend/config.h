@@ -20,6 +20,7 @@ struct AttendConfig {
   int head_dim = 128;
   int q_block = 128;  // queries a row
   int k_block = 128;  // keys a block
+  int heads = 1;      // query heads whose rows share a tile: 2 where they share keys, values and lists
 
   bool operator==(const AttendConfig&) const = default;
 };
@@ -32,9 +33,13 @@ constexpr bool is_quantised(const AttendConfig& c) {
 // probabilities down to 2^-32 of the largest: all that a million keys lose below is 2^-12. (bf16 has float's range.)
 inline constexpr float kBelow = 8;
 
+constexpr int tile_queries(const AttendConfig& c) {
+  return c.q_block * c.heads;
+}
+
 // Keys that one step of the sm_90 kernel multiplies, and those of them that lie side by side.
 constexpr int step_keys(const AttendConfig& c) {
-  return c.q_block == 128 && c.head_dim <= 128 ? 128 : 64;
+  return tile_queries(c) == 128 && c.head_dim <= 128 ? 128 : 64;
 }
 constexpr int piece_keys(const AttendConfig& c) {
   return c.k_block < step_keys(c) ? c.k_block : step_keys(c);

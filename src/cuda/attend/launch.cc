@@ -17,21 +17,21 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendLaunch kLaunches[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block) \
-  RR_ATTEND_INSTANCE(arch, dtype, kv_dtype, head_dim, q_block, k_block),
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads) \
+  RR_ATTEND_INSTANCE(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads),
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
 
-// Null: that architecture has no such kernel.
-AttendLaunch launch_of(Arch arch, AttendConfig config) {
-  config.arch = arch;
+// Null: there is no such kernel.
+AttendLaunch launch_of(const AttendConfig& config) {
   const auto configs = attend_configs();
   const auto found = std::find(configs.begin(), configs.end(), config);
   return found == configs.end() ? nullptr : kLaunches[found - configs.begin()];
 }
 
-OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte* workspace) {
+OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, int heads_per_tile,
+                         std::byte* workspace) {
   OrderParams p;
   p.sequences = a.sequences;
   p.only = plan.sequence;
@@ -44,6 +44,7 @@ OrderParams order_params(const AttendArgs& a, const AttendPlan& plan, std::byte*
   p.causal = a.causal;
   p.row_offsets = a.routes.row_offsets;
   p.heads_per_list = static_cast<int32_t>(a.routes.heads == 0 ? 1 : a.q.heads / a.routes.heads);
+  p.heads_per_tile = heads_per_tile;
   p.work = reinterpret_cast<Work*>(workspace);
   p.counts = reinterpret_cast<WorkCounts*>(workspace + plan.work_bytes);
   return p;
@@ -54,12 +55,13 @@ TensorView view_of(const Tensor& t, int64_t page_stride) {
   return {t.data, t.tokens > 1 ? t.token_stride : 0, t.heads > 1 ? t.head_stride : 0, page_stride};
 }
 
-Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, AttendParams& p) {
+Status make_tensor_maps(const AttendArgs& a, const AttendPlan& plan, const AttendConfig& config,
+                        AttendParams& p) {
   constexpr int kQueries = 64;  // of a box
   RR_TRY(make_tensor_map(a.q, a.q.tokens, 0, kQueries, p.q));
   RR_TRY(make_tensor_map(a.out, a.out.tokens, 0, kQueries, p.out));
   const bool paged = a.pages.table != nullptr;
-  p.box_keys = piece_keys(plan.config);
+  p.box_keys = piece_keys(config);
   if (paged) p.box_keys = std::min(p.box_keys, a.pages.page_size);
   const int64_t page = paged ? a.pages.page_size : a.k.tokens;
   RR_TRY(make_tensor_map(a.k, page, plan.k_page_stride, p.box_keys, p.k));
@@ -78,7 +80,7 @@ AttendParams attend_params(const AttendArgs& a, const AttendPlan& plan, const Or
   p.work = order.work;
   p.counts = order.counts;
   p.picked = a.routes.picked;
-  p.n_work = static_cast<int32_t>(plan.n_work);
+  p.n_work = static_cast<int32_t>(plan.n_work / order.heads_per_tile);
   p.heads_per_kv_head = order.q_heads / order.kv_heads;
   p.causal = a.causal;
   p.scale_log2 = plan.scale_log2;
@@ -104,8 +106,13 @@ Status check_workspace(const AttendPlan& plan, const std::byte* workspace, int64
 }
 
 // Hopper runs what is written for it, and for the rest what every later device runs too.
-Arch arch_for(int compute_capability, const AttendConfig& config) {
-  return compute_capability == 90 && launch_of(Arch::sm90, config) != nullptr ? Arch::sm90 : Arch::sm80;
+AttendConfig config_for(int compute_capability, const Forced* forced, const AttendPlan& plan) {
+  AttendConfig config = plan.config;
+  config.arch = forced != nullptr ? forced->arch : compute_capability == 90 ? Arch::sm90 : Arch::sm80;
+  AttendConfig packed = config;
+  packed.heads = 2;
+  if (plan.may_pack && (forced == nullptr || forced->packs) && launch_of(packed) != nullptr) return packed;
+  return forced != nullptr || launch_of(config) != nullptr ? config : plan.config;
 }
 
 // `forced`: null, or instead of the device's own.
@@ -124,12 +131,12 @@ Status attend(const Forced* forced, const AttendArgs& args, std::byte* workspace
   if (is_quantised(plan.config) && capability != 90)
     return {Code::kUnsupported,
             fmt::format("attend: the current device is sm_{}; with e4m3 keys legal: sm_90", capability)};
-  const Arch arch = forced != nullptr ? forced->arch : arch_for(capability, plan.config);
-  const AttendLaunch launch = launch_of(arch, plan.config);
+  const AttendConfig config = config_for(capability, forced, plan);
+  const AttendLaunch launch = launch_of(config);
   RR_ASSERT(launch != nullptr);
-  const OrderParams order = order_params(args, plan, workspace);
+  const OrderParams order = order_params(args, plan, config.heads, workspace);
   AttendParams params = attend_params(args, plan, order);
-  if (arch == Arch::sm90) RR_TRY(make_tensor_maps(args, plan, params));
+  if (config.arch == Arch::sm90) RR_TRY(make_tensor_maps(args, plan, config, params));
   RR_TRY(
       device_status(cudaMemsetAsync(order.counts, 0, sizeof(WorkCounts), stream), "clearing the workspace"));
   RR_TRY(device_status(launch_order(order, stream), "launching the order of rows"));

@@ -87,21 +87,22 @@ __device__ int bucket_of(int32_t blocks) {
   return kBuckets - 1 - max(0, place - kOfOne + 1);
 }
 
-// One CTA for each key and value head; the items of a group lie at kMaxFirst + group * heads * n_rows.
+// One CTA for each key and value head; the items of a group lie at kMaxFirst + group * tiles of a row * n_rows.
 __global__ void __launch_bounds__(kThreads) order_rows(const OrderParams p) {
   extern __shared__ int32_t first_row[];  // [n_sequences + 1]
   __shared__ int32_t count[kBuckets];
   __shared__ unsigned long long all_blocks;
-  const int32_t heads = p.q_heads / p.kv_heads, head = static_cast<int32_t>(blockIdx.x) * heads;
+  const int32_t head = static_cast<int32_t>(blockIdx.x) * (p.q_heads / p.kv_heads);
+  const int32_t tiles = p.q_heads / p.kv_heads / p.heads_per_tile;  // of a row
   count[threadIdx.x] = 0;
   if (threadIdx.x == 0) all_blocks = 0;
   find_first_rows(p, first_row);
-  const int32_t items = heads * p.n_rows;
+  const int32_t items = tiles * p.n_rows;
   const auto for_each_item = [&](auto use) {
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i < items; i += kThreads) {
       const int32_t row = i % p.n_rows;
       Work work = row_of(p, first_row, row);
-      set_head(p, head + i / p.n_rows, row, work);
+      set_head(p, head + i / p.n_rows * p.heads_per_tile, row, work);
       use(work);
     }
   };
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) order_rows(const OrderParams p) {
   __syncthreads();
 
   const int32_t real_items =
-      heads * max(1, min(first_row[p.n_sequences], p.n_rows));  // without room to spare
+      tiles * max(1, min(first_row[p.n_sequences], p.n_rows));  // without room to spare
   const auto much = static_cast<int64_t>(kMuchLonger * all_blocks / real_items);
   Work* const group = p.work + kMaxFirst + int64_t{blockIdx.x} * items;
   for_each_item([&](const Work& work) {

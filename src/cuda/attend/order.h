@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sequences, row_offsets -> work: every row of every head, as attend is to begin them.
+// sequences, row_offsets -> work: every row of every head, or of as many heads as share tiles, as attend is to begin
+// them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,11 +19,12 @@ struct OrderParams {
   int32_t n_rows = 0;       // of a head, over all sequences
   int32_t q_heads = 0, kv_heads = 0;
   int32_t heads_per_list = 1;  // query heads that share a list
+  int32_t heads_per_tile = 1;  // that one item is of; divides heads_per_list and q_heads / kv_heads
   int32_t q_block = 0, k_block = 0;
   bool causal = true;
   const int64_t* row_offsets =
       nullptr;                   // [q_heads / heads_per_list * n_rows + 1] i64; null: every visible block
-  Work* work = nullptr;          // [kMaxFirst + q_heads * n_rows]
+  Work* work = nullptr;          // [kMaxFirst + q_heads / heads_per_tile * n_rows]
   WorkCounts* counts = nullptr;  // all 0
 };
 

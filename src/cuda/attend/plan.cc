@@ -23,8 +23,8 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendConfig kConfigs[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block) \
-  {Arch::arch, dtypes::dtype, dtypes::kv_dtype, head_dim, q_block, k_block},
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads) \
+  {Arch::arch, dtypes::dtype, dtypes::kv_dtype, head_dim, q_block, k_block, heads},
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
@@ -34,7 +34,7 @@ constexpr bool is_general(const AttendConfig& c) {
   return c.arch == Arch::sm80;
 }
 constexpr bool has_general(AttendConfig config) {
-  config.arch = Arch::sm80;
+  config.arch = Arch::sm80, config.heads = 1;
   return std::ranges::find(kConfigs, config) != std::end(kConfigs);
 }
 static_assert(std::ranges::all_of(kConfigs, [](const auto& c) { return is_quantised(c) || has_general(c); }));
@@ -247,6 +247,9 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
   if (plan.n_rows > kMaxWork / args.q.heads)
     return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, kMaxWork);
   plan.n_work = plan.n_rows * args.q.heads;
+  const int64_t heads_per_list = args.routes.heads == 0 ? 1 : args.q.heads / args.routes.heads;
+  plan.may_pack =
+      args.q.heads / args.k.heads % 2 == 0 && (args.routes.picked == nullptr || heads_per_list % 2 == 0);
   const float scale = args.scale != 0 ? args.scale : 1 / std::sqrt(static_cast<float>(args.q.head_dim));
   plan.scale_log2 = scale * std::numbers::log2e_v<float>;
   plan.work_bytes = (kMaxFirst + plan.n_work) * static_cast<int64_t>(sizeof(Work));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one row of one head asks of the attend kernel, as order.cu writes it and kernels read it.
+// What one row of one head, or of two that share a tile, asks of the attend kernel, as order.cu writes it and kernels
+// read it.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,9 @@ namespace routerelay::cuda {
 
 // Tokens are 32-bit here: check() refuses tensors of 2^31 tokens.
 struct alignas(16) Work {
-  int64_t list = 0;    // its first entry in `picked`; unused when every visible block is visited
-  int32_t blocks = 0;  // to visit; 0: the row sees nothing
-  int32_t q_head = 0;
+  int64_t list = 0;      // its first entry in `picked`; unused when every visible block is visited
+  int32_t blocks = 0;    // to visit; 0: the row sees nothing
+  int32_t q_head = 0;    // the first
   int32_t q_begin = 0;   // its first query token in q and out
   int32_t q_count = 0;   // 1 .. q_block
   int32_t position = 0;  // of its first query, in the sequence

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup: 64 queries of every row that its loader brings. Products and softmax form one pipeline over all
-// steps of all rows: while a step's probabilities multiply values, the next step's scores are made, be it of the same
-// row or of the next, so that no row begins or ends with idle tensor cores.
+// A consumer warpgroup: 64 queries of every tile that its loader brings. Products and softmax form one pipeline over
+// all steps of all rows: while a step's probabilities multiply values, the next step's scores are made, be it of the
+// same row or of the next, so that no row begins or ends with idle tensor cores.
 #pragma once
 
 #include "cuda/attend/params.h"
@@ -117,7 +117,7 @@ class Consumer {
     if constexpr (C::kConsumersEach == 2) named_arrive(kTurn + (index_ ^ 1), kConsumers * kWarpgroup);
   }
 
-  // Which 64 queries of a row it has.
+  // Which 64 queries of a tile it has.
   __device__ int part() const { return C::kConsumersEach == 2 ? index_ : 0; }
 
   // Goes to the first step of the next row; steps_ is 0 if there is none.
@@ -303,7 +303,7 @@ class Consumer {
 
   __device__ void hide_unseen(const Tile<cfg>& tile, int step) {
     constexpr int kColumns = 32;  // at a time: most are seen by all 16 queries of a warp, or by none
-    const int seen = params_.causal ? tile.position + part() * kConsumerRows + warp_ * 16 + 1 : kNoKey;
+    const int seen = params_.causal ? tile.position + part() * C::kQueriesOn + warp_ * 16 + 1 : kNoKey;
 #pragma unroll
     for (int begin = 0; begin < N; begin += kColumns) {
       const int key = tile.first_key[step][begin / C::kPieceKeys] + begin % C::kPieceKeys;
@@ -344,10 +344,11 @@ class Consumer {
     }
     // Read before the storer may give the tile back. Written after the fence, which waits for every store before it.
     const Tile<cfg>& tile = stream_.tile[tile_idx];
-    const int query = part() * kConsumerRows + warp_ * 16 + lane_ / 4, queries = tile.q_count;
+    const int query = part() * C::kQueriesOn + warp_ * 16 + lane_ / 4, queries = tile.q_count;
+    const int64_t head = tile.q_head + part() * C::kHeadsOn;
     float* const lse_log2 = params_.lse_log2 == nullptr
                                 ? nullptr
-                                : params_.lse_log2 + tile.q_head * params_.lse_tokens + tile.q_begin + query;
+                                : params_.lse_log2 + head * params_.lse_tokens + tile.q_begin + query;
     fence_for_async_reads();
     stream_.out_full[tile_idx].arrive();
     if (lse_log2 == nullptr || lane_ % 4 != 0) return;

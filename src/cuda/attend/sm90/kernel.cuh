@@ -18,7 +18,7 @@ inline constexpr int kSm90Threads = (1 + kConsumers) * kWarpgroup;
 // Of 168 registers a thread at launch: two consumers take what the movers give back. Two streams, or rings of their own
 // for keys and values, are more for a mover to keep in mind.
 constexpr bool has_busy_movers(const AttendConfig& c) {
-  return c.q_block == 64 || is_quantised(c);
+  return tile_queries(c) == 64 || is_quantised(c);
 }
 constexpr uint32_t mover_registers(const AttendConfig& c) {
   return has_busy_movers(c) ? 56 : 40;
@@ -28,9 +28,9 @@ constexpr uint32_t consumer_registers(const AttendConfig& c) {
 }
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
 __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_constant__ AttendParams params) {
-  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block};
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads};
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<cfg>*>(memory);
   set_up(shared);
@@ -53,10 +53,10 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   }
 }
 
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
 cudaError_t launch_sm90(const AttendParams& params, int multiprocessors, cudaStream_t stream) {
-  const auto kernel = attend_sm90<dtype, kv_dtype, head_dim, q_block, k_block>;
-  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block};
+  const auto kernel = attend_sm90<dtype, kv_dtype, head_dim, q_block, k_block, heads>;
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads};
   constexpr int kSharedBytes = sizeof(Shared<cfg>);
   static_assert(kSharedBytes <= Stream<cfg>::kLimit);
   const cudaError_t error =

@@ -148,8 +148,9 @@ class Loader {
     __syncwarp();
     if (lane_ < C::kConsumersEach * S::kBoxes) {
       const int consumer = lane_ / S::kBoxes, box = lane_ % S::kBoxes;
-      load_box(params_.q, full, kPassThroughL2, stream_.query[buffer_.slot][consumer][box],
-               {box * kBoxDims, tile.q_begin + consumer * kConsumerRows, tile.q_head});
+      load_box(
+          params_.q, full, kPassThroughL2, stream_.query[buffer_.slot][consumer][box],
+          {box * kBoxDims, tile.q_begin + consumer * C::kQueriesOn, tile.q_head + consumer * C::kHeadsOn});
     }
     buffer_.advance();
   }
@@ -198,14 +199,16 @@ class Loader {
     const int q_head = rows_.item().q_head(), q_begin = rows_.item().q_begin(),
               q_count = rows_.item().q_count();
     constexpr int kChunks = cfg.head_dim / 8;  // of 16 bytes
-    auto* out = static_cast<typename S::Element*>(params_.out_data) + q_head * params_.out_head_stride;
-    for (int i = lane_; i < q_count * kChunks; i += 32) {
-      const int64_t token = q_begin + i / kChunks;
-      *reinterpret_cast<int4*>(out + token * params_.out_token_stride + i % kChunks * 8) = int4{};
+    for (int head = q_head; head < q_head + cfg.heads; ++head) {
+      auto* out = static_cast<typename S::Element*>(params_.out_data) + head * params_.out_head_stride;
+      for (int i = lane_; i < q_count * kChunks; i += 32) {
+        const int64_t token = q_begin + i / kChunks;
+        *reinterpret_cast<int4*>(out + token * params_.out_token_stride + i % kChunks * 8) = int4{};
+      }
+      if (params_.lse_log2 == nullptr) continue;
+      for (int i = lane_; i < q_count; i += 32)
+        params_.lse_log2[head * params_.lse_tokens + q_begin + i] = -INFINITY;
     }
-    if (params_.lse_log2 == nullptr) return;
-    for (int i = lane_; i < q_count; i += 32)
-      params_.lse_log2[q_head * params_.lse_tokens + q_begin + i] = -INFINITY;
   }
 
   const AttendParams& params_;

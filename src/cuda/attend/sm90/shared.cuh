@@ -23,13 +23,15 @@ inline constexpr int kConverters = 2;     // warps that convert e4m3 values
 // First key of the missing second block of an odd list: past every query's sight and past every tensor's end.
 inline constexpr int32_t kNoKey = 0x40000000;
 
-// How rows and blocks are cut. A row of 128 queries is shared by both consumers; of rows of 64, each has its own
-// stream: its own loader, lists, slots and storer. A step multiplies 128 keys (one block, or two of 64) where they fit,
-// else 64 (one block, or half of one).
+// How rows and blocks are cut. A tile of 128 queries, one row or one of each of two heads, is shared by both consumers;
+// of tiles of 64, each has its own stream: its own loader, lists, slots and storer. A step multiplies 128 keys (one
+// block, or two of 64) where they fit, else 64 (one block, or half of one).
 template <AttendConfig cfg>
 struct Cut {
-  static constexpr int kStreams = cfg.q_block == kConsumerRows ? 2 : 1;
+  static constexpr int kStreams = tile_queries(cfg) == kConsumerRows ? 2 : 1;
   static constexpr int kConsumersEach = kConsumers / kStreams;
+  // Of a consumer's part of a tile: is it another head's, or the row's next queries?
+  static constexpr int kHeadsOn = cfg.heads - 1, kQueriesOn = cfg.heads == 1 ? kConsumerRows : 0;
   static constexpr int kStepKeys = step_keys(cfg), kPieceKeys = piece_keys(cfg);
   static constexpr int kPieces = kStepKeys / kPieceKeys;    // blocks of a step
   static constexpr int kHalves = cfg.k_block / kPieceKeys;  // steps of a block
@@ -44,7 +46,7 @@ struct Tile {
   int32_t steps = 0;   // to visit; 0: there are no more rows
   int32_t masked = 0;  // the first ones of them, where not every query sees every key
   int32_t ragged = 0;  // the first ones of them, where a block has keys that no query sees
-  int32_t q_head = 0;
+  int32_t q_head = 0;  // of several, the first
   int32_t q_begin = 0;
   int32_t q_count = 0;
   int32_t position = 0;

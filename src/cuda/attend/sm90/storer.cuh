@@ -9,6 +9,7 @@ namespace routerelay::cuda {
 
 template <AttendConfig cfg>
 __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
+  using C = Cut<cfg>;
   using S = Stream<cfg>;
   const int lane = threadIdx.x % 32;
   for (Ring<2> buffer;; buffer.advance()) {
@@ -20,17 +21,21 @@ __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
     if (tile.q_count == cfg.q_block) {
       if (lane < S::kConsumersEach * S::kBoxes) {
         const int consumer = lane / S::kBoxes, box = lane % S::kBoxes;
-        store_box(params.out, out[consumer][box],
-                  {box * kBoxDims, tile.q_begin + consumer * kConsumerRows, tile.q_head});
+        store_box(
+            params.out, out[consumer][box],
+            {box * kBoxDims, tile.q_begin + consumer * C::kQueriesOn, tile.q_head + consumer * C::kHeadsOn});
         wait_until_stores_have_read();
       }
     } else {
       // A box would overwrite the queries of the next sequence.
       constexpr int kChunks = cfg.head_dim / 8;
-      for (int i = lane; i < tile.q_count * kChunks; i += 32) {
-        const int query = i / kChunks, chunk = i % kChunks, row = query % kConsumerRows;
-        const auto* box = reinterpret_cast<const char*>(out[query / kConsumerRows][chunk / 8]);
-        auto* to = static_cast<typename S::Element*>(params.out_data) + tile.q_head * params.out_head_stride +
+      for (int i = lane; i < cfg.heads * tile.q_count * kChunks; i += 32) {
+        const int head = i / (tile.q_count * kChunks), query = i / kChunks - head * tile.q_count;
+        const int chunk = i % kChunks, row = query % kConsumerRows;
+        const int consumer = cfg.heads == 1 ? query / kConsumerRows : head;
+        const auto* box = reinterpret_cast<const char*>(out[consumer][chunk / 8]);
+        auto* to = static_cast<typename S::Element*>(params.out_data) +
+                   (tile.q_head + head) * params.out_head_stride +
                    (tile.q_begin + query) * params.out_token_stride + chunk * 8;
         *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(box + swizzled(row, chunk % 8));
       }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What micro-batches go by: at first the variables' preset and options, then whatever a program asks for.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "routerelay/options.hpp"
+#include "routerelay/status.hpp"
+
+namespace routerelay::ggml {
+
+// `keys`: "key=value;key=value" over the preset, or nothing. kInvalidArgument names what is not legal.
+Result<Options> options_of(std::string_view preset, std::string_view keys);
+
+// Any thread may ask and set: a micro-batch takes what stands here when it begins, and keeps it.
+class Mode {
+ public:
+  void set(Options options);
+  std::shared_ptr<const Options> now() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Options> options_ = std::make_shared<const Options>();
+};
+
+// One per process, never destroyed, like the tally.
+Mode& mode();
+
+}  // namespace routerelay::ggml
