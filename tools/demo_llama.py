@@ -139,7 +139,7 @@ class Host:
     def load_plugin(self, path):
         """True when the host registered it; otherwise a line on stderr says why not."""
         if self.library:
-            return self.ggml.load(path)
+            return self.ggml.load(path) is not None
         try:
             # Benchmarks make stock's contexts first, and the plug-in's afterwards.
             return routerelay.llama.load("xllamacpp", path, allow_loaded_model=True).active

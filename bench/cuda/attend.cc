@@ -102,6 +102,7 @@ Result<Record> measure(const CudaCase& c, double seconds) {
                  {"keys", problem.tokens()},
                  {"heads", c.q_heads},
                  {"kv_heads", c.kv_heads},
+                 {"heads_per_list", c.heads_per_list},
                  {"head_dim", c.head_dim},
                  {"kv_dtype", dtype_name(c.kv_dtype)},
                  {"density", rounded(problem.density())},

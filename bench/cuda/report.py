@@ -132,8 +132,8 @@ def records_of(case, readings):
     for r in readings:
         params = {"engine": r.engine, "case": r.case.name, "block": r.case.block, "keys": r.case.tokens,
                   "density": r.density, "heads": r.case.q_heads, "kv_heads": r.case.kv_heads,
-                  "head_dim": r.case.head_dim, "kv_dtype": r.case.kv_dtype, "page": r.case.page,
-                  "causal": r.case.causal}
+                  "heads_per_list": r.case.heads_per_list, "head_dim": r.case.head_dim,
+                  "kv_dtype": r.case.kv_dtype, "page": r.case.page, "causal": r.case.causal}
         if r.case is not case:
             params["beside"] = case.name
         for run, ms in enumerate(r.ms):

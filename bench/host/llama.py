@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts deep in a context: tokens per second of 512 tokens after `depth` others, stock and with the plug-in.
+"""Prompts deep in a context: tokens per second of a micro-batch after `depth` others, stock and with the plug-in.
 
 One process per preset holds two contexts of one model with the same cache: stock's, and one made after the plug-in was
-loaded. They take the same 512 tokens in turns, so that whatever else the machine does hits both. Up to --both tokens of
+loaded. They take the same tokens in turns, so that whatever else the machine does hits both. Up to --both tokens of
 depth stock's mode without flash attention runs too, and stock is the better of the two. `attention_removed` is the
 share of stock's attention that is gone: time per token at this depth less time at depth 0, of both.
 """
@@ -20,9 +20,6 @@ import demo_run
 import models
 import results
 
-CHUNK = demo_run.UBATCH
-
-
 # --- In the child: one preset.
 
 
@@ -32,7 +29,7 @@ class Contexts:
     def __init__(self, args, preset):
         self.host = demo_llama.Host(library=args.library)  # kept: llama.cpp calls its log function back
         self.model = self.host.load_model(args.model)
-        self.room = max(args.depths) + CHUNK
+        self.room = max(args.depths) + args.ubatch
         self.tokens = demo_run.prompt_tokens(self.model, self.room)
         self.args = args
         self.by_name = {"stock": self._context(demo_llama.FLASH_ON)}
@@ -45,7 +42,7 @@ class Contexts:
             session.decode(self.tokens[:demo_run.WARM_UP_TOKENS], 0)
 
     def _context(self, flash):
-        return self.model.context(self.room, self.args.threads, flash, CHUNK, cache=self.args.cache)
+        return self.model.context(self.room, self.args.threads, flash, self.args.ubatch, cache=self.args.cache)
 
     def bring_to(self, depth, preset, states):
         """Every context that runs at this depth holds the same first tokens: the plug-in's exact cache, or its own."""
@@ -54,8 +51,8 @@ class Contexts:
         names = self.at(depth)
         own = [name for name in names if name == "stock_flash_off" or (name == preset and not state.exists())]
         for name in own:
-            for begin in range(0, depth, CHUNK):
-                self.by_name[name].decode(self.tokens[begin:min(begin + CHUNK, depth)], begin)
+            for begin in range(0, depth, self.args.ubatch):
+                self.by_name[name].decode(self.tokens[begin:min(begin + self.args.ubatch, depth)], begin)
         if depth > 0:
             if preset in own:
                 self.by_name[preset].save(state)
@@ -75,7 +72,8 @@ class Contexts:
         session = self.by_name[name]
         session.forget_from(depth)
         start = time.perf_counter()
-        session.decode(self.tokens[depth:depth + CHUNK], depth, (CHUNK - 1,))
+        n = self.args.ubatch
+        session.decode(self.tokens[depth:depth + n], depth, (n - 1,))
         return time.perf_counter() - start
 
 
@@ -99,19 +97,20 @@ def child(args):
 
 def run_preset(preset, model, cache, args, states):
     options = ["--model", str(model), "--cache", cache, "--depths", ",".join(map(str, args.depths)),
-               "--runs", str(args.runs), "--both", str(args.both if preset == args.presets[0] else 0),
+               "--runs", str(args.runs), "--ubatch", str(args.ubatch), "--both",
+               str(args.both if preset == args.presets[0] else 0),
                "--states", str(states)] + (["--library", str(args.library)] if args.library else [])
     return beside.run_child(__file__, preset, args, *options)
 
 
-def records_of(preset, rows, **shared):
+def records_of(preset, rows, ubatch, **shared):
     """Of one preset: speeds, speed-up over the better of stock's modes, and the share of attention that is gone."""
     best = {row["depth"]: {name: min(runs) for name, runs in row["seconds"].items()} for row in rows}
     stock = {depth: min(t for name, t in times.items() if name != preset) for depth, times in best.items()}
     out = []
     for depth, times in best.items():
-        params = {**shared, "depth": depth}
-        out += [results.record("tokens_per_second", CHUNK / t, "tokens/s", preset=name, beside=preset, **params)
+        params = {**shared, "ubatch": ubatch, "depth": depth}
+        out += [results.record("tokens_per_second", ubatch / t, "tokens/s", preset=name, beside=preset, **params)
                 for name, t in times.items()]
         out.append(results.record("speedup", stock[depth] / times[preset], "x", preset=preset, **params))
         if 0 in stock and depth > 0 and stock[depth] > stock[0]:
@@ -134,7 +133,7 @@ def print_table(args, where, records):
         cells = [value("tokens_per_second", of) for of in ("stock", "stock_flash_off", preset)]
         cells += [value(name, preset) for name in ("speedup", "attention_removed", "free_limit")]
         rows.append([f"{model} {cache}", preset, str(depth)] + ["" if c is None else f"{c:.2f}" for c in cells])
-    title = (f"{CHUNK} tokens after `depth` others, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
+    title = (f"{args.ubatch} tokens after `depth` others, llama.cpp with ggml {where['ggml']}, {args.threads} threads, "
              f"{where['isa']} on {where['cpu']}; tokens per second, fastest of {args.runs}")
     results.print_plain(title, ["model, cache", "preset", "depth", "fa on", "fa off", "plug-in", "speed-up",
                                 "removed", "limit"], rows)
@@ -147,7 +146,7 @@ def run(args):
             with tempfile.TemporaryDirectory() as states:
                 for preset in args.presets:
                     rows, report = run_preset(preset, models.fetch(name), cache, args, states)
-                    records += records_of(preset, rows, model=name, cache=cache)
+                    records += records_of(preset, rows, args.ubatch, model=name, cache=cache)
     where = results.machine(args.threads, report["isa"], report["host"]["ggml"])
     if args.json:
         results.print_json("bench llama", report["version"], where, records)
@@ -163,6 +162,8 @@ def parse_args():
     parser.add_argument("--caches", type=listed(str), default=["f16"],
                         help=f"of {', '.join(demo_llama.CACHE_TYPES)}; default: f16")
     parser.add_argument("--depths", type=listed(int), default=[0, 4096, 7000], help="default: 0,4096,7000")
+    parser.add_argument("--ubatch", type=int, default=demo_run.UBATCH,
+                        help="tokens in a micro-batch, llama.cpp's -ub; default: 512")
     parser.add_argument("--presets", type=listed(str), default=["exact", "balanced"])
     parser.add_argument("--runs", type=int, default=3, help="of each, in turns; the fastest counts")
     parser.add_argument("--both", type=int, default=4096, help="deepest with flash attention off too; default: 4096")
@@ -173,8 +174,8 @@ def parse_args():
     for given, legal in ((args.models, models.MODELS), (args.caches, demo_llama.CACHE_TYPES)):
         if unknown := [item for item in given if item not in legal]:
             parser.error(f"{unknown[0]} is unknown; legal: {', '.join(legal)}")
-    if min(args.depths) < 0 or args.runs < 1 or args.threads < 1:
-        parser.error("--depths are at least 0, --runs and --threads at least 1")
+    if min(args.depths) < 0 or min(args.runs, args.threads, args.ubatch) < 1:
+        parser.error("--depths are at least 0, --runs, --threads and --ubatch at least 1")
     return args
 
 

@@ -111,8 +111,8 @@ Status Instance::ensure_pass(const Request& request) {
 void Instance::tell(const Request& request, const Pass& pass, std::chrono::steady_clock::time_point start) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   try {
-    tally().taken(pass.report().layers.back(), request.rows * static_cast<int64_t>(request.sequences.size()),
-                  engine_->threads(), seconds);
+    tally().taken(pass.report().preset, pass.report().layers.back(),
+                  request.rows * static_cast<int64_t>(request.sequences.size()), engine_->threads(), seconds);
     if (request.masks.empty()) trace_.add(this, request);
   } catch (const std::exception& e) {
     say(std::string("a call is missing in report or trace: ") + e.what());

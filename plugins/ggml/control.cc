@@ -27,7 +27,7 @@ size_t report(char* text, size_t size) noexcept {
     const std::string json = tally().json();
     put(json, text, size);
     return json.size();
-  } catch (const std::exception&) {
+  } catch (...) {
     put("", text, size);
     return 0;
   }
@@ -37,7 +37,6 @@ int use(const char* preset, const char* options, char* error, size_t error_size)
   try {
     Result<Options> made = options_of(preset == nullptr ? "" : preset, options == nullptr ? "" : options);
     if (made.ok()) {
-      tally().uses(made.value().preset);
       mode().set(std::move(made).value());
       put("", error, error_size);
       return 0;
@@ -45,6 +44,8 @@ int use(const char* preset, const char* options, char* error, size_t error_size)
     put(made.status().message(), error, error_size);
   } catch (const std::exception& e) {
     put(e.what(), error, error_size);
+  } catch (...) {
+    put("an unknown exception", error, error_size);
   }
   return 1;
 }

@@ -14,7 +14,8 @@ namespace routerelay::ggml {
 // `keys`: "key=value;key=value" over the preset, or nothing. kInvalidArgument names what is not legal.
 Result<Options> options_of(std::string_view preset, std::string_view keys);
 
-// Any thread may ask and set: a micro-batch takes what stands here when it begins, and keeps it.
+// Any thread may ask and set. A micro-batch takes what stands here when it begins, and keeps it; calls that relay
+// nothing to each other (masks that are no causal chunk, layers that nobody names) take what stands when each comes.
 class Mode {
  public:
   void set(Options options);

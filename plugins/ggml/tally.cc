@@ -48,6 +48,9 @@ void add(LayerReport& sum, const LayerReport& r) {
 // micro-batch is the call to write after, so that a prompt's last one is in the file; others may wait for it.
 constexpr std::chrono::milliseconds kMicroBatch{250}, kMayWait{1000};
 
+// Named in a report: a program may try one after the other.
+constexpr size_t kMostPresets = 100;
+
 template <class Counts>
 nlohmann::json by_reason(const Counts& counts) {
   nlohmann::json out = nlohmann::json::object();
@@ -81,15 +84,7 @@ bool write_file(const std::string& path, const std::string& text) {
 void Tally::begin(TallyHead head, std::string target) {
   const std::lock_guard lock(mutex_);
   head_ = std::move(head);
-  presets_ = {head_.preset};
   target_ = std::move(target);
-}
-
-void Tally::uses(const std::string& preset) {
-  const std::lock_guard lock(mutex_);
-  if (calls_ == 0) presets_.clear();
-  if (std::find(presets_.begin(), presets_.end(), preset) == presets_.end()) presets_.push_back(preset);
-  head_.preset = fmt::format("{}", fmt::join(presets_, ", "));
 }
 
 void Tally::delegated(Reason reason, const std::string& message) {
@@ -105,10 +100,14 @@ void Tally::delegated(Reason reason, const std::string& message) {
   if (due) write({writing_, std::try_to_lock});
 }
 
-void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds) {
+void Tally::taken(const std::string& preset, const LayerReport& layer, int64_t query_rows, int threads,
+                  double seconds) {
   bool due = false;
   {
     const std::lock_guard lock(mutex_);
+    if (presets_.size() < kMostPresets &&
+        std::find(presets_.begin(), presets_.end(), preset) == presets_.end())
+      presets_.push_back(preset);
     ++calls_;
     query_rows_ += query_rows;
     seconds_ += seconds;
@@ -122,8 +121,12 @@ void Tally::taken(const LayerReport& layer, int64_t query_rows, int threads, dou
   if (due) write({writing_, std::try_to_lock});
 }
 
+std::string Tally::presets() const {
+  return presets_.empty() ? head_.preset : fmt::format("{}", fmt::join(presets_, ", "));
+}
+
 Report Tally::sums() const {
-  Report sums{head_.preset, head_.backend, head_.isa, threads_, {}};
+  Report sums{presets(), head_.backend, head_.isa, threads_, {}};
   for (const auto& [layer, sum] : layers_) sums.layers.push_back(sum);
   return sums;
 }

@@ -28,16 +28,14 @@ class Tally {
   void begin(TallyHead head, std::string target);
   // A host made an instance: if it then takes no call for no good reason, that is said at the end.
   void serves() { serves_.store(true, std::memory_order_relaxed); }
-  // What micro-batches go by from now on. Counts are not kept apart: the report names every preset since the first
-  // call.
-  void uses(const std::string& preset);
   // supports_op's answer; kNone claims the call. Questions are no calls: hosts ask while they make a context, and
   // several times for one call.
   void asked(Reason answer) { answers_[static_cast<size_t>(answer)].fetch_add(1, std::memory_order_relaxed); }
   // A claimed call was left to the host. The first message of kEngine is kept, and said once.
   void delegated(Reason reason, const std::string& message);
-  // A claimed call was computed.
-  void taken(const LayerReport& layer, int64_t query_rows, int threads, double seconds);
+  // A claimed call was computed by `preset`. Counts of several are not kept apart: the report names them all.
+  void taken(const std::string& preset, const LayerReport& layer, int64_t query_rows, int threads,
+             double seconds);
   // Writes what is counted so far: a file whole or not at all, the text once. While calls come, the file is also
   // written after micro-batches, a few times a second: whoever looks at it sees a prompt's progress.
   void flush(bool at_exit);
@@ -51,6 +49,8 @@ class Tally {
   int64_t questions() const;
   // Why no call came, where the reason is none that passes by itself; else empty.
   std::string why_idle() const;
+  // Of calls; before the first one, what the host loaded us with.
+  std::string presets() const;
   // Makes the text under `mutex_` and writes it outside, so that no counting thread waits for a disk. `writing` holds
   // `writing_`; where it does not, another thread is writing, and a later call writes what this one counted.
   void write(const std::unique_lock<std::mutex>& writing);
@@ -61,7 +61,7 @@ class Tally {
   bool failure_said_ = false;  // guarded by `writing_`
   std::mutex mutex_;           // guards all below
   TallyHead head_;
-  std::vector<std::string> presets_;  // that head_.preset lists
+  std::vector<std::string> presets_;  // that calls went by, in the order of their first; at most kMostPresets
   std::string target_;
   std::atomic<bool> serves_{false};
   std::array<std::atomic<int64_t>, kReasons> answers_{};

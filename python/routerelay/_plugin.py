@@ -55,7 +55,7 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
 def text_of(value: object) -> str:
     """How the plug-in reads a value."""
     if isinstance(value, Mapping):
-        return ";".join(f"{key}={one}" for key, one in value.items())
+        return ";".join(f"{key}={text_of(one)}" for key, one in value.items())
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, (list, tuple, range)):
@@ -89,6 +89,9 @@ class Control:
                 return found
 
     def use(self, preset: str, options: str) -> None:
+        for name, text in (("preset", preset), ("options", options)):
+            if "\0" in text:
+                raise ValueError(f"{name} is {text!r}; legal: no zero byte")
         error = ctypes.create_string_buffer(1024)
         if self._use(preset.encode(), options.encode(), error, len(error)):
             raise ValueError(error.value.decode(errors="replace"))

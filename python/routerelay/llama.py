@@ -46,7 +46,7 @@ class Loaded:
     active: bool          # False: the preset is off and the host runs as if we were not there
     said: str             # the line at load, the plug-in's or the host's
     notes: tuple[str, ...]  # what may still keep it idle
-    control: _plugin.Control | None = dataclasses.field(default=None, repr=False, compare=False)
+    _entry: tuple[_hosts.Ggml, int] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         lines = [f"routerelay {'in' if self.active else 'off in'} {self.host} (ggml {self.ggml}): "
@@ -55,19 +55,20 @@ class Loaded:
 
     def report(self) -> dict[str, Any]:
         """What the plug-in did so far: the table in docs/llama.md. LoadError where it is not active."""
-        return self._active_control().report()
+        return self._control().report()
 
     def use(self, preset: str, options: str | Mapping[str, object] = "") -> None:
         """Another preset for every micro-batch that begins from now on, in every context; the caches stay as they are.
 
-        ValueError names what is not legal, and then nothing has changed. LoadError where the plug-in is not active.
+        options: over this preset, none of those that load() was given. ValueError names what is not legal, and then
+        nothing has changed. LoadError where the plug-in is not active.
         """
-        self._active_control().use(preset, _plugin.text_of(options))
+        self._control().use(preset, _plugin.text_of(options))
 
-    def _active_control(self) -> _plugin.Control:
-        if self.control is None:
+    def _control(self) -> _plugin.Control:
+        if self._entry is None:
             raise LoadError(f"the plug-in is not active in {self.host}: preset is '{self.preset}'")
-        return self.control
+        return _plugin.Control(*self._entry)
 
     def check(self, model: object) -> None:
         """Raises FlashAttentionOff where a `llama_cpp.Llama` or an `xllamacpp.CommonParams` leaves it off."""
@@ -150,7 +151,7 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     if _done is not None:
         if _done[0] != arguments:
             raise AlreadyLoaded(f"{_done[1].plugin} is already in {_done[1].host}, loaded with other arguments; "
-                                "the plug-in reads them once a process")
+                                "the plug-in reads them once a process; use() changes preset and options")
         return _done[1]
     found = None if allow_loaded_model else _hosts.loaded_model()
     if found is not None:
@@ -175,6 +176,6 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
     done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes),
-                  _plugin.Control(ggml, registry) if registry is not None else None)
+                  (ggml, registry) if registry is not None else None)
     _done = (arguments, done)
     return done

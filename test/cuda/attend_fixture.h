@@ -28,7 +28,7 @@ inline bool device_runs(Arch arch) {
 inline std::string config_name(const testing::TestParamInfo<AttendConfig>& info) {
   const AttendConfig& c = info.param;
   return fmt::format("{}_{}{}_{}_{}{}x{}", c.arch == Arch::sm90 ? "sm90" : "sm80", dtype_name(c.dtype),
-                     is_quantised(c) ? "_e4m3" : "", c.head_dim, c.heads == 2 ? "2x" : "", c.q_block,
+                     is_quantised(c) ? "_e4m3" : "", c.head_dim, c.heads_per_tile == 2 ? "2x" : "", c.q_block,
                      c.k_block);
 }
 
@@ -63,30 +63,31 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   }
 
   // With this configuration's own kernel, not the device's choice. Keys and values that are to be e4m3 are rounded.
+  // Where two heads share a tile, both have the first one's lists, in `expected` too.
   static DeviceAttend call_of(support::Problem& p, const Routes& routes, CallOptions options = {}) {
     options.arch = GetParam().arch;
     options.e4m3 = is_quantised(GetParam());
-    options.packs = GetParam().heads == 2;
-    if (!needs_pairs(p, routes, options) || !same_lists(routes, paired(p, routes, p.q.view.heads)))
-      return {p, routes, options};
-    options.list_heads = p.q.view.heads / 2;
-    return {p, paired(p, routes, options.list_heads), options};
+    options.shares_tiles = GetParam().heads_per_tile == 2;
+    if (makes_pairs(p) && !routes.full && options.list_heads == 0) options.list_heads = p.q.view.heads / 2;
+    return {p, routes, options};
   }
   static void attend_on_device(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
     p.poison();
     const DeviceAttend call = call_of(p, routes, options);
+    if (makes_pairs(p) || GetParam().heads_per_tile == 1) {
+      const AttendConfig chosen = config_for(plan_attend(call.args).value(), GetParam().arch, makes_pairs(p));
+      EXPECT_EQ(chosen, GetParam()) << "another kernel than this test is of";
+    }
     RR_ASSERT_OK(call.enqueue());
     call.fetch(p);
   }
-  // Where heads are packed two by two, both have the first one's lists.
   static void expect_right(support::Problem& p, const Routes& routes, const CallOptions& options = {}) {
-    const Routes lists = needs_pairs(p, routes, options) ? paired(p, routes, p.q.view.heads) : routes;
-    attend_on_device(p, lists, options);
-    expected(p, lists).compare(p, options.lse);
+    attend_on_device(p, routes, options);
+    expected(p, routes).compare(p, options.lse);
   }
   // Of the problem as the call left it.
   static Expected expected(const support::Problem& p, const Routes& routes) {
-    return {p, routes, is_quantised(GetParam())};
+    return {p, makes_pairs(p) && !routes.full ? in_pairs(p, routes) : routes, is_quantised(GetParam())};
   }
   static void expect_same_bits(const support::Problem& a, const support::Problem& b) {
     EXPECT_TRUE(a.out.same_bits(b.out));
@@ -94,25 +95,19 @@ class OnDevice : public testing::TestWithParam<AttendConfig> {
   }
 
  private:
-  static bool needs_pairs(const support::Problem& p, const Routes& routes, const CallOptions& options) {
-    return GetParam().heads == 2 && !routes.full && options.list_heads == 0 &&
-           p.q.view.heads / p.k.view.heads % 2 == 0;
+  static bool makes_pairs(const support::Problem& p) {
+    return GetParam().heads_per_tile == 2 && p.q.view.heads / p.k.view.heads % 2 == 0;
   }
-  // The lists of every other head, for `heads`: all, or half as many.
-  static Routes paired(const support::Problem& p, const Routes& routes, int64_t heads) {
+  static Routes in_pairs(const support::Problem& p, const Routes& routes) {
     Routes out;
     out.lists.offsets.push_back(0);
-    for (int64_t head = 0; head < heads; ++head)
-      for (int64_t row = 0; row < p.rows.size(); ++row) {
-        const int64_t first = heads == p.q.view.heads ? head / 2 * 2 : head * 2;
-        const auto list = routes.lists[first * p.rows.size() + row];
-        out.lists.ids.insert(out.lists.ids.end(), list.begin(), list.end());
-        out.lists.offsets.push_back(static_cast<int64_t>(out.lists.ids.size()));
-      }
+    for (int64_t i = 0; i < routes.lists.size(); ++i) {
+      const int64_t head = i / p.rows.size();
+      const auto list = routes.lists[i - head % 2 * p.rows.size()];
+      out.lists.ids.insert(out.lists.ids.end(), list.begin(), list.end());
+      out.lists.offsets.push_back(static_cast<int64_t>(out.lists.ids.size()));
+    }
     return out;
-  }
-  static bool same_lists(const Routes& a, const Routes& b) {
-    return a.lists.offsets == b.lists.offsets && a.lists.ids == b.lists.ids;
   }
 };
 

@@ -42,8 +42,9 @@ TEST_P(CudaAttendPaged, RaggedBatch) {
 }
 
 TEST_P(CudaAttendPaged, LongSequence) {
-  Problem flat(ragged(4095, 1, 1)), paged(ragged(4095, 1, 1));
-  const Routes routes = scattered_routes(flat.rows, 1, 0.3, 52);
+  const int64_t q_heads = GetParam().heads_per_tile;
+  Problem flat(ragged(4095, q_heads, 1)), paged(ragged(4095, q_heads, 1));
+  const Routes routes = scattered_routes(flat.rows, q_heads, 0.3, 52);
   attend_on_device(flat, routes);
   for (const int page_size : kPageSizes) {
     SCOPED_TRACE(page_size);

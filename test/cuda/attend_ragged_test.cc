@@ -33,9 +33,10 @@ class CudaAttendRagged : public OnDevice {
 RR_FOR_EVERY_CONFIG(CudaAttendRagged);
 
 TEST_P(CudaAttendRagged, LengthsOfEveryKind) {
-  Problem p(ragged(4095, 1, 1));
+  const int64_t q_heads = GetParam().heads_per_tile;
+  Problem p(ragged(4095, q_heads, 1));
   expect_right(p, full_routes());
-  expect_right(p, random_routes(p.rows, 1, 0.3, 31));
+  expect_right(p, random_routes(p.rows, q_heads, 0.3, 31));
 }
 
 // A caller may give room for more rows than there are: they are nobody's.

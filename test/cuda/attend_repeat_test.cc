@@ -141,11 +141,13 @@ TEST_P(CudaAttendRepeat, RaggedPagesFromAGraph) {
   }
 }
 
-// Heads know nothing of each other: in another order they give the same, elsewhere.
+// Heads know nothing of each other: in another order they give the same, elsewhere. Those that share a tile stay
+// together.
 TEST_P(CudaAttendRepeat, HeadsInAnyOrder) {
-  constexpr int64_t kTokens = 700, kHeads = 6, kKvHeads = 2, kGroup = kHeads / kKvHeads;
-  const auto moved = [](int64_t head) {
-    return (kKvHeads - 1 - head / kGroup) * kGroup + (head + 1) % kGroup;
+  constexpr int64_t kTokens = 700, kHeads = 12, kKvHeads = 2, kGroup = kHeads / kKvHeads;
+  const int64_t together = GetParam().heads_per_tile;
+  const auto moved = [&](int64_t head) {
+    return (kKvHeads - 1 - head / kGroup) * kGroup + (head + together) % kGroup;
   };
   Problem p(square(kTokens, kHeads, kKvHeads)), shuffled(square(kTokens, kHeads, kKvHeads));
   for (int64_t t = 0; t < kTokens; ++t)
@@ -156,8 +158,8 @@ TEST_P(CudaAttendRepeat, HeadsInAnyOrder) {
         shuffled.v.set(t, kKvHeads - 1 - h, c, p.v.get(t, h, c));
       }
     }
-  const auto in_route = [](int64_t head, int64_t row, int32_t block) {
-    return (3 * head + row + block) % 3 != 0;
+  const auto in_route = [&](int64_t head, int64_t row, int32_t block) {
+    return (head / together + row + block) % 3 != 0;
   };
   attend_on_device(p, support::make_routes(p.rows, kHeads, in_route));
   attend_on_device(shuffled,

@@ -31,10 +31,12 @@ TEST_P(CudaAttend, EveryOffset) {
   for (const int64_t offset : {1, 63, 64, 65, 127, 128, 200})
     for (const int64_t queries : {1, 64, 128, 130, 257}) {
       SCOPED_TRACE(testing::Message() << queries << " queries at " << offset);
-      Problem p(configured({.q_tokens = queries, .k_tokens = queries + offset, .q_heads = 2, .kv_heads = 2}));
+      const int64_t q_heads = 2 * GetParam().heads_per_tile;
+      Problem p(
+          configured({.q_tokens = queries, .k_tokens = queries + offset, .q_heads = q_heads, .kv_heads = 2}));
       expect_right(p, full_routes());
-      expect_right(p, random_routes(p.rows, 2, 0.5, 9));
-      expect_right(p, scattered_routes(p.rows, 2, 0.5, 10));
+      expect_right(p, random_routes(p.rows, q_heads, 0.5, 9));
+      expect_right(p, scattered_routes(p.rows, q_heads, 0.5, 10));
     }
 }
 

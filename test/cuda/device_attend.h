@@ -25,9 +25,10 @@ struct CallOptions {
   int64_t spare_rows = 0;             // of a head, beyond those of the sequences
   std::optional<Arch> arch;           // whose kernel; none: as the device chooses
   int multiprocessors = 0;            // with `arch`; 0: all
-  bool packs = true;                  // with `arch`: heads into one tile, where they may be
+  bool shares_tiles = true;           // with `arch`: heads into one tile, where they may be
   std::optional<Paging> paging = {};  // none: keys and values as the problem has them
-  int64_t list_heads = 0;             // that the routes have lists for; 0: every query head
+  // That the device gets lists for; 0: every query head. Of routes for more heads, those of the first of each group.
+  int64_t list_heads = 0;
   bool e4m3 = false;  // keys and values, with a scale a head; the problem's are rounded to theirs
 };
 
@@ -68,7 +69,7 @@ class DeviceAttend {
   Status enqueue(cudaStream_t stream = nullptr) const {
     const auto workspace = workspace_->as<std::byte>();
     if (!options_.arch) return attend(args, workspace, workspace_->bytes(), stream);
-    return attend_with({*options_.arch, options_.multiprocessors, options_.packs}, args, workspace,
+    return attend_with({*options_.arch, options_.multiprocessors, options_.shares_tiles}, args, workspace,
                        workspace_->bytes(), stream);
   }
   // Waits for the device. Nothing may have been written behind a result or behind the workspace.
@@ -81,12 +82,16 @@ class DeviceAttend {
   }
   // As a caller would whose routes change between replays of a graph: the same memory, new lists.
   void set_routes(const support::Problem& p, const Routes& routes) {
+    const int64_t heads_per_list = routes.lists.size() / n_lists_ / list_heads_;
     std::vector<int64_t> offsets = {0};
+    std::vector<int32_t> ids;
     for (int64_t head = 0; head < list_heads_; ++head)
       for (int64_t row = 0; row < n_rows_; ++row) {
-        const int64_t list = head * n_lists_ + row;
-        offsets.push_back(offsets.back() +
-                          (row < n_lists_ ? static_cast<int64_t>(routes.lists[list].size()) : 0));
+        if (row < n_lists_) {
+          const auto list = routes.lists[head * heads_per_list * n_lists_ + row];
+          ids.insert(ids.end(), list.begin(), list.end());
+        }
+        offsets.push_back(static_cast<int64_t>(ids.size()));
       }
     if (!picked_) {
       const auto all = support::listed_full_routes(p.rows, q_heads_).lists.ids.size();
@@ -97,7 +102,7 @@ class DeviceAttend {
     }
     row_offsets_->upload(offsets.data(), row_offsets_->bytes());
     picked_->poison();
-    picked_->upload(routes.lists.ids.data(), static_cast<int64_t>(routes.lists.ids.size() * sizeof(int32_t)));
+    picked_->upload(ids.data(), static_cast<int64_t>(ids.size() * sizeof(int32_t)));
   }
   // And whose cache moves between them.
   void move_pages(const support::Problem& p, uint64_t seed) {

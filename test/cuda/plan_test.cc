@@ -32,7 +32,7 @@ TEST(AttendPlan, EveryConfigIsChosenByItsOwnArguments) {
     a.q_block = config.q_block, a.k_block = config.k_block;
     if (!is_quantised(config))
       config.arch = Arch::sm80,
-      config.heads = 1;  // the device, which nobody has seen yet, may bring a faster one
+      config.heads_per_tile = 1;  // the device, which nobody has seen yet, may bring a faster one
     EXPECT_EQ(plan_of(a).config, config);
   }
 }
@@ -112,14 +112,34 @@ TEST(AttendPlan, ListsMayBeShared) {
 // legal_args has 8 query heads over 2.
 TEST(AttendPlan, PairsThatShareEverythingMayBePacked) {
   AttendArgs a = legal_args();
-  EXPECT_TRUE(plan_of(a).may_pack) << "every block";
+  EXPECT_TRUE(plan_of(a).may_share_tiles) << "every block";
   for (const auto& [heads, may] : {std::pair{0, false}, {8, false}, {4, true}, {2, true}, {1, true}}) {
     a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6000), heads};
-    EXPECT_EQ(plan_of(a).may_pack, may) << heads;
+    EXPECT_EQ(plan_of(a).may_share_tiles, may) << heads;
   }
   a.routes.heads = 1;
   a.k.heads = a.v.heads = 8;
-  EXPECT_FALSE(plan_of(a).may_pack) << "keys of their own";
+  EXPECT_FALSE(plan_of(a).may_share_tiles) << "keys of their own";
+}
+
+TEST(AttendPlan, HopperSharesTilesBetweenHeadsWhereItCan) {
+  int shared = 0;
+  for (const AttendConfig& config : attend_configs()) {
+    AttendArgs a = legal_args(config.head_dim);
+    a.q.dtype = a.out.dtype = config.dtype;
+    a.k.dtype = a.v.dtype = config.kv_dtype;
+    a.q_block = config.q_block, a.k_block = config.k_block;
+    const bool may = config.q_block == 64 && config.head_dim < 256;
+    const AttendConfig chosen = config_for(plan_of(a), Arch::sm90, true);
+    EXPECT_EQ(chosen.heads_per_tile, may ? 2 : 1);
+    EXPECT_EQ(is_built(chosen), may || config.q_block == 128);
+    shared += may && config.heads_per_tile == 2 ? 1 : 0;
+    EXPECT_EQ(config_for(plan_of(a), Arch::sm90, false).heads_per_tile, 1);
+    EXPECT_EQ(config_for(plan_of(a), Arch::sm80, true).heads_per_tile, 1);
+    a.routes = {address<int64_t>(0x5000), address<int32_t>(0x6000)};
+    EXPECT_EQ(config_for(plan_of(a), Arch::sm90, true).heads_per_tile, 1) << "lists of their own";
+  }
+  EXPECT_EQ(shared, 8);
 }
 
 TEST(AttendPlan, CountsRowsOfAllHeads) {

@@ -10,6 +10,7 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <math.h>
+#include <routerelay/plugin.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,17 @@ static void compute(ggml_backend_t cpu, const struct built* alone, ggml_backend_
        "the scheduler failed");
 }
 
+// What the plug-in says of itself, where it is loaded.
+static void print_report(void) {
+  static char text[1 << 16];
+  const ggml_backend_reg_t registry = ggml_backend_reg_by_name("RouteRelay");
+  if (registry == NULL) return;
+  const rr_plugin_report_fn report =
+      (rr_plugin_report_fn)ggml_backend_reg_get_proc_address(registry, RR_PLUGIN_REPORT);
+  need(report != NULL && report(text, sizeof text) < sizeof text, "no report");
+  printf("report %s", text);  // ends its line itself
+}
+
 int main(int argc, char** argv) {
   need(argc == 2, "one argument: env, or the path of a plug-in");
   const int by_variable = strcmp(argv[1], "env") == 0;
@@ -166,6 +178,7 @@ int main(int argc, char** argv) {
   compute(cpu, &alone, scheduler, &split);
   printf("empty_row_of_cpu %g\nempty_row %g\n", (double)((const float*)alone.out->data)[0],
          (double)((const float*)split.out->data)[0]);
+  print_report();
 
   ggml_backend_sched_free(scheduler);
   ggml_gallocr_free(memory);

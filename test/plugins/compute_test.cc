@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "attention_node.h"
 #include "fake_ggml.h"
@@ -96,6 +98,25 @@ TEST_F(Compute, TheVariableCountsWhereTheHostNamesNoThreads) {
   run(silent, 50, 64, 960);
   tally().flush(false);
   EXPECT_EQ(json::parse(support::read_bytes(path_))["threads"], 3);
+}
+
+TEST_F(Compute, AMicroBatchKeepsThePresetThatItBeganWith) {
+  run(70, 64, 896);
+  mode().set(options_of("exact", "").value());
+  run(71, 64, 896);
+  EXPECT_EQ(report(71)["routed_rows"], kQHeads);
+  run(70, 64, 960);
+  EXPECT_EQ(report(70)["routed_rows"], kQHeads) << "the first call's alone";
+}
+
+TEST_F(Compute, ThePresetMayChangeWhileAnotherThreadComputes) {
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    for (int i = 0; !done; ++i) mode().set(options_of(i % 2 == 0 ? "exact" : "balanced", "").value());
+  });
+  for (int64_t position = 512; position < 960; position += 64) run(72, 64, position);
+  done = true;
+  other.join();
 }
 
 TEST_F(Compute, ATraceIsOfOneBackEnd) {

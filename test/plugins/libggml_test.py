@@ -4,6 +4,7 @@
 Called with the plug-in, a C compiler and the host's name in tools/host_list.py. Every case is a process of its own.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -32,9 +33,10 @@ class Libggml(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.libraries = next(HOST.folder.glob("libggml/lib*/libggml.so.0")).parent
         cls.program = cls.folder / "attention_host"
-        subprocess.run([COMPILER, "-std=c11", "-O1", f"-I{HOST.folder / 'libggml' / 'include'}",
-                        str(HERE / "attention_host.c"), "-o", str(cls.program), f"-L{cls.libraries}",
-                        "-l:libggml.so.0", "-l:libggml-base.so.0", "-l:libggml-cpu.so.0", "-lm"], check=True)
+        includes = [f"-I{path}" for path in (HOST.folder / "libggml" / "include", HERE.parents[1] / "include")]
+        subprocess.run([COMPILER, "-std=c11", "-O1", *includes, str(HERE / "attention_host.c"), "-o", str(cls.program),
+                        f"-L{cls.libraries}", "-l:libggml.so.0", "-l:libggml-base.so.0", "-l:libggml-cpu.so.0", "-lm"],
+                       check=True)
 
     def run_host(self, argument="env", libraries=None, **variables):
         """What the program said, as a dictionary, and its stderr."""
@@ -64,6 +66,7 @@ class Libggml(unittest.TestCase):
         self.assertEqual(said["version"], HOST.ggml)
         self.assert_taken(said, errors)
         self.assertIn("routerelay: 2 attention calls taken", errors)
+        self.assertEqual(json.loads(said["report"])["calls"], 2)
 
     def test_an_explicit_load_does_the_same(self):
         said, errors = self.run_host(PLUGIN, GGML_BACKEND_PATH="")

@@ -36,7 +36,7 @@ LayerReport layer(int index, int64_t routed_visited = 0) {
 class TallyFile : public testing::Test {
  protected:
   void SetUp() override { tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, path); }
-  void take(int index) { tally.taken(layer(index), 512, 2, 0.25); }
+  void take(int index, const char* preset = "balanced") { tally.taken(preset, layer(index), 512, 2, 0.25); }
   json written() { return json::parse(support::read_bytes(path)); }
 
   support::TempFolder folder;
@@ -66,12 +66,12 @@ TEST_F(TallyFile, QuestionsAreNoWork) {
   EXPECT_EQ(report["delegated"], json::object());
 }
 
-TEST_F(TallyFile, NamesEveryPresetSinceTheFirstCall) {
-  tally.uses("fast");
-  EXPECT_EQ(json::parse(tally.json())["preset"], "fast");
-  take(0);
-  for (const char* preset : {"exact", "fast", "exact"}) tally.uses(preset);
+TEST_F(TallyFile, NamesThePresetsThatCallsWentBy) {
+  EXPECT_EQ(json::parse(tally.json())["preset"], "balanced") << "no call yet: as loaded";
+  for (const char* preset : {"fast", "exact", "fast", "exact"}) take(0, preset);
   EXPECT_EQ(json::parse(tally.json())["preset"], "fast, exact");
+  for (int i = 0; i < 1000; ++i) take(0, ("fast relay.wide=" + std::to_string(i)).c_str());
+  EXPECT_LT(json::parse(tally.json())["preset"].get<std::string>().size(), 3000U);
 }
 
 TEST_F(TallyFile, DelegatedCallsAreWrittenToo) {
@@ -103,7 +103,7 @@ TEST_F(TallyFile, AFailureIsSaidOnceAndTriedAgain) {
 TEST_F(TallyFile, TwoWritersOfOneFileLeaveItWhole) {
   Tally other;
   other.begin({"fast", "cpu", "avx2", "0.26.0", 3}, path);
-  for (int i = 0; i < 30; ++i) other.taken(layer(i), 512, 2, 0.25);
+  for (int i = 0; i < 30; ++i) other.taken("fast", layer(i), 512, 2, 0.25);
   tally.flush(false);
   CaptureStderr();
   const auto write_often = [](Tally& one) {
@@ -147,8 +147,8 @@ TEST_F(TallyLine, HasBothDensitiesAndWhatWasDeclined) {
   tally.asked(Reason::kNone);
   tally.asked(Reason::kFewRows);
   tally.asked(Reason::kFewKeys);
-  tally.taken(layer(0), 512, 2, 0.25);
-  tally.taken(layer(1, 100), 512, 2, 0.25);
+  tally.taken("balanced", layer(0), 512, 2, 0.25);
+  tally.taken("balanced", layer(1, 100), 512, 2, 0.25);
   EXPECT_EQ(line(),
             "routerelay: 2 attention calls taken in 0.50 s, density 0.800 of all rows, 0.200 of routed rows; "
             "delegated: none; declined of 3 questions: few_keys 1, few_rows 1\n");
@@ -156,7 +156,7 @@ TEST_F(TallyLine, HasBothDensitiesAndWhatWasDeclined) {
 
 TEST_F(TallyLine, NamesNoDensityOfNothing) {
   EXPECT_EQ(line(), "routerelay: 0 attention calls taken; delegated: none; declined of 0 questions: none\n");
-  tally.taken(layer(0), 512, 2, 0.25);
+  tally.taken("balanced", layer(0), 512, 2, 0.25);
   EXPECT_THAT(line(), testing::HasSubstr("density 1.000 of all rows, no row routed;"));
 }
 

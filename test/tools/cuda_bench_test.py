@@ -134,7 +134,8 @@ class Report(unittest.TestCase):
                          [("routerelay", 0, 1.0), ("routerelay", 1, 0.5), ("fa4", 0, 0.25)])
         self.assertEqual(rates[0]["params"] | {"run": 0, "ms": 1.0}, {
             "engine": "routerelay", "case": "small", "block": "128x128", "keys": 1000, "density": 0.5, "heads": 4,
-            "kv_heads": 2, "head_dim": 32, "kv_dtype": "bf16", "page": 0, "causal": True, "run": 0, "ms": 1.0})
+            "kv_heads": 2, "heads_per_list": 1, "head_dim": 32, "kv_dtype": "bf16", "page": 0, "causal": True,
+            "run": 0, "ms": 1.0})
         self.assertEqual([r["params"]["over"] for r in records if r["name"] == "ratio"], ["fa4"])
         json.dumps(records, allow_nan=False)
         json.dumps(report.records_of(SMALL, [reading("routerelay", (), ours=True)]), allow_nan=False)

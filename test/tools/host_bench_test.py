@@ -64,7 +64,7 @@ class Llama(unittest.TestCase):
         import llama
         rows = [{"depth": 0, "seconds": {"stock": [2.0], "stock_flash_off": [1.0], "exact": [1.0]}},
                 {"depth": 100, "seconds": {"stock": [4.0, 3.0], "stock_flash_off": [5.0], "exact": [2.0, 9.0]}}]
-        records = llama.records_of("exact", rows, model="m", cache="f16")
+        records = llama.records_of("exact", rows, 512, model="m", cache="f16")
         found = {(r["name"], r["params"]["depth"]): r["value"] for r in records
                  if r["name"] != "tokens_per_second"}
         self.assertEqual(found, {("speedup", 0): 1.0, ("speedup", 100): 1.5, ("attention_removed", 100): 0.5,
@@ -72,7 +72,8 @@ class Llama(unittest.TestCase):
 
     def test_what_is_not_legal_is_said(self):
         for options, words in ((("--models", "gpt"), "gpt is unknown; legal: smollm2"),
-                               (("--caches", "q4"), "q4 is unknown; legal: f16"), (("--runs", "0"), "at least 1")):
+                               (("--caches", "q4"), "q4 is unknown; legal: f16"), (("--runs", "0"), "at least 1"),
+                               (("--ubatch", "0"), "at least 1")):
             done = run("llama.py", *options)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)

@@ -20,7 +20,8 @@ struct AttendConfig {
   int head_dim = 128;
   int q_block = 128;  // queries a row
   int k_block = 128;  // keys a block
-  int heads = 1;      // query heads whose rows share a tile: 2 where they share keys, values and lists
+  // 2: as many query heads that share keys, values and lists bring a row each into one tile.
+  int heads_per_tile = 1;
 
   bool operator==(const AttendConfig&) const = default;
 };
@@ -34,7 +35,7 @@ constexpr bool is_quantised(const AttendConfig& c) {
 inline constexpr float kBelow = 8;
 
 constexpr int tile_queries(const AttendConfig& c) {
-  return c.q_block * c.heads;
+  return c.q_block * c.heads_per_tile;
 }
 
 // Keys that one step of the sm_90 kernel multiplies, and those of them that lie side by side.

@@ -17,8 +17,8 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendLaunch kLaunches[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads) \
-  RR_ATTEND_INSTANCE(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads),
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile) \
+  RR_ATTEND_INSTANCE(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile),
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
@@ -106,13 +106,10 @@ Status check_workspace(const AttendPlan& plan, const std::byte* workspace, int64
 }
 
 // Hopper runs what is written for it, and for the rest what every later device runs too.
-AttendConfig config_for(int compute_capability, const Forced* forced, const AttendPlan& plan) {
-  AttendConfig config = plan.config;
-  config.arch = forced != nullptr ? forced->arch : compute_capability == 90 ? Arch::sm90 : Arch::sm80;
-  AttendConfig packed = config;
-  packed.heads = 2;
-  if (plan.may_pack && (forced == nullptr || forced->packs) && launch_of(packed) != nullptr) return packed;
-  return forced != nullptr || launch_of(config) != nullptr ? config : plan.config;
+AttendConfig choose(int compute_capability, const Forced* forced, const AttendPlan& plan) {
+  if (forced != nullptr) return config_for(plan, forced->arch, forced->shares_tiles);
+  const AttendConfig own = config_for(plan, Arch::sm90, true);
+  return compute_capability == 90 && is_built(own) ? own : plan.config;
 }
 
 // `forced`: null, or instead of the device's own.
@@ -131,10 +128,10 @@ Status attend(const Forced* forced, const AttendArgs& args, std::byte* workspace
   if (is_quantised(plan.config) && capability != 90)
     return {Code::kUnsupported,
             fmt::format("attend: the current device is sm_{}; with e4m3 keys legal: sm_90", capability)};
-  const AttendConfig config = config_for(capability, forced, plan);
+  const AttendConfig config = choose(capability, forced, plan);
   const AttendLaunch launch = launch_of(config);
   RR_ASSERT(launch != nullptr);
-  const OrderParams order = order_params(args, plan, config.heads, workspace);
+  const OrderParams order = order_params(args, plan, config.heads_per_tile, workspace);
   AttendParams params = attend_params(args, plan, order);
   if (config.arch == Arch::sm90) RR_TRY(make_tensor_maps(args, plan, config, params));
   RR_TRY(

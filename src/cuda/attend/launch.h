@@ -10,8 +10,8 @@ namespace routerelay::cuda {
 
 struct Forced {
   Arch arch;
-  int multiprocessors = 0;  // of sm_90's kernels; 0: all that the device has
-  bool packs = true;        // heads into one tile, where they may be and the architecture can
+  int multiprocessors = 0;   // of sm_90's kernels; 0: all that the device has
+  bool shares_tiles = true;  // heads into one tile, where they may be and the architecture can
 };
 
 // As attend(), which chooses by the device.

@@ -23,8 +23,8 @@ namespace routerelay::cuda {
 namespace {
 
 constexpr AttendConfig kConfigs[] = {
-#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads) \
-  {Arch::arch, dtypes::dtype, dtypes::kv_dtype, head_dim, q_block, k_block, heads},
+#define RR_ATTEND_CONFIG(arch, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile) \
+  {Arch::arch, dtypes::dtype, dtypes::kv_dtype, head_dim, q_block, k_block, heads_per_tile},
 #include "cuda/attend/configs.def"
 #undef RR_ATTEND_CONFIG
 };
@@ -33,9 +33,13 @@ constexpr AttendConfig kConfigs[] = {
 constexpr bool is_general(const AttendConfig& c) {
   return c.arch == Arch::sm80;
 }
-constexpr bool has_general(AttendConfig config) {
-  config.arch = Arch::sm80, config.heads = 1;
+constexpr bool is_listed(const AttendConfig& config) {
   return std::ranges::find(kConfigs, config) != std::end(kConfigs);
+}
+constexpr bool has_general(AttendConfig config) {
+  config.arch = Arch::sm80;
+  config.heads_per_tile = 1;
+  return is_listed(config);
 }
 static_assert(std::ranges::all_of(kConfigs, [](const auto& c) { return is_quantised(c) || has_general(c); }));
 
@@ -238,6 +242,18 @@ std::span<const AttendConfig> attend_configs() {
   return kConfigs;
 }
 
+bool is_built(const AttendConfig& config) {
+  return is_listed(config);
+}
+
+AttendConfig config_for(const AttendPlan& plan, Arch arch, bool shares_tiles) {
+  AttendConfig config = plan.config;
+  config.arch = arch;
+  AttendConfig shared = config;
+  shared.heads_per_tile = 2;
+  return shares_tiles && plan.may_share_tiles && is_built(shared) ? shared : config;
+}
+
 Result<AttendPlan> plan_attend(const AttendArgs& args) {
   AttendPlan plan;
   RR_TRY(check_shapes(args));
@@ -248,7 +264,7 @@ Result<AttendPlan> plan_attend(const AttendArgs& args) {
     return invalid("{} rows of {} heads are more than {}", plan.n_rows, args.q.heads, kMaxWork);
   plan.n_work = plan.n_rows * args.q.heads;
   const int64_t heads_per_list = args.routes.heads == 0 ? 1 : args.q.heads / args.routes.heads;
-  plan.may_pack =
+  plan.may_share_tiles =
       args.q.heads / args.k.heads % 2 == 0 && (args.routes.picked == nullptr || heads_per_list % 2 == 0);
   const float scale = args.scale != 0 ? args.scale : 1 / std::sqrt(static_cast<float>(args.q.head_dim));
   plan.scale_log2 = scale * std::numbers::log2e_v<float>;

@@ -11,11 +11,11 @@
 namespace routerelay::cuda {
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
-__global__ void __launch_bounds__(
-    Sm80Layout<AttendConfig{Arch::sm80, dtype, kv_dtype, head_dim, q_block, k_block, heads}>::kThreads)
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads_per_tile>
+__global__ void __launch_bounds__(Sm80Layout<AttendConfig{Arch::sm80, dtype, kv_dtype, head_dim, q_block,
+                                                          k_block, heads_per_tile}>::kThreads)
     attend_sm80(const __grid_constant__ AttendParams params) {
-  constexpr AttendConfig cfg{Arch::sm80, dtype, kv_dtype, head_dim, q_block, k_block, heads};
+  constexpr AttendConfig cfg{Arch::sm80, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile};
   extern __shared__ __align__(1024) char memory[];
   // The first places, as far as they are taken, then all others; what is left over is at the grid's end.
   const int n_first = min(params.counts->first, kMaxFirst);
@@ -26,10 +26,10 @@ __global__ void __launch_bounds__(
   Sm80Row<cfg>(params, memory, work).run();
 }
 
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads_per_tile>
 cudaError_t launch_sm80(const AttendParams& params, int, cudaStream_t stream) {
-  using S = Sm80Layout<AttendConfig{Arch::sm80, dtype, kv_dtype, head_dim, q_block, k_block, heads}>;
-  const auto kernel = attend_sm80<dtype, kv_dtype, head_dim, q_block, k_block, heads>;
+  using S = Sm80Layout<AttendConfig{Arch::sm80, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile}>;
+  const auto kernel = attend_sm80<dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile>;
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kBytes);
   if (error != cudaSuccess) return error;

@@ -50,6 +50,7 @@ struct Sm80Tile {
 
 template <AttendConfig cfg>
 struct Sm80Layout {
+  static_assert(cfg.heads_per_tile == 1);
   using Element = std::conditional_t<cfg.dtype == DType::kBF16, __nv_bfloat16, __half>;
   static constexpr int D = cfg.head_dim;
   // Of 16 queries, a warp: two share each fragment of keys and values, where registers hold their output.

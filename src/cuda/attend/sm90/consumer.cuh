@@ -110,8 +110,8 @@ class Consumer {
     return true;
   }
 
-  // Consumers of a row issue their products in turn, so that one computes exponentials while the other multiplies. With
-  // rows of their own they drift, and only the warps of each meet here.
+  // Consumers of a tile issue their products in turn, so that one computes exponentials while the other multiplies.
+  // With tiles of their own they drift, and only the warps of each meet here.
   __device__ void take_turn() { named_wait(kTurn + index_, C::kConsumersEach * kWarpgroup); }
   __device__ void pass_turn() {
     if constexpr (C::kConsumersEach == 2) named_arrive(kTurn + (index_ ^ 1), kConsumers * kWarpgroup);
@@ -303,7 +303,7 @@ class Consumer {
 
   __device__ void hide_unseen(const Tile<cfg>& tile, int step) {
     constexpr int kColumns = 32;  // at a time: most are seen by all 16 queries of a warp, or by none
-    const int seen = params_.causal ? tile.position + part() * C::kQueriesOn + warp_ * 16 + 1 : kNoKey;
+    const int seen = params_.causal ? tile.position + part() * C::kQueryStep + warp_ * 16 + 1 : kNoKey;
 #pragma unroll
     for (int begin = 0; begin < N; begin += kColumns) {
       const int key = tile.first_key[step][begin / C::kPieceKeys] + begin % C::kPieceKeys;
@@ -344,8 +344,8 @@ class Consumer {
     }
     // Read before the storer may give the tile back. Written after the fence, which waits for every store before it.
     const Tile<cfg>& tile = stream_.tile[tile_idx];
-    const int query = part() * C::kQueriesOn + warp_ * 16 + lane_ / 4, queries = tile.q_count;
-    const int64_t head = tile.q_head + part() * C::kHeadsOn;
+    const int query = part() * C::kQueryStep + warp_ * 16 + lane_ / 4, queries = tile.q_count;
+    const int64_t head = tile.q_head + part() * C::kHeadStep;
     float* const lse_log2 = params_.lse_log2 == nullptr
                                 ? nullptr
                                 : params_.lse_log2 + head * params_.lse_tokens + tile.q_begin + query;

@@ -28,9 +28,9 @@ constexpr uint32_t consumer_registers(const AttendConfig& c) {
 }
 
 // Plain parameters: nvcc 13.0 cannot name a struct among them in the host's stub.
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads_per_tile>
 __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_constant__ AttendParams params) {
-  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads};
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile};
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<cfg>*>(memory);
   set_up(shared);
@@ -53,10 +53,10 @@ __global__ void __launch_bounds__(kSm90Threads, 1) attend_sm90(const __grid_cons
   }
 }
 
-template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads>
+template <DType dtype, DType kv_dtype, int head_dim, int q_block, int k_block, int heads_per_tile>
 cudaError_t launch_sm90(const AttendParams& params, int multiprocessors, cudaStream_t stream) {
-  const auto kernel = attend_sm90<dtype, kv_dtype, head_dim, q_block, k_block, heads>;
-  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads};
+  const auto kernel = attend_sm90<dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile>;
+  constexpr AttendConfig cfg{Arch::sm90, dtype, kv_dtype, head_dim, q_block, k_block, heads_per_tile};
   constexpr int kSharedBytes = sizeof(Shared<cfg>);
   static_assert(kSharedBytes <= Stream<cfg>::kLimit);
   const cudaError_t error =

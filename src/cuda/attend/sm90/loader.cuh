@@ -150,7 +150,7 @@ class Loader {
       const int consumer = lane_ / S::kBoxes, box = lane_ % S::kBoxes;
       load_box(
           params_.q, full, kPassThroughL2, stream_.query[buffer_.slot][consumer][box],
-          {box * kBoxDims, tile.q_begin + consumer * C::kQueriesOn, tile.q_head + consumer * C::kHeadsOn});
+          {box * kBoxDims, tile.q_begin + consumer * C::kQueryStep, tile.q_head + consumer * C::kHeadStep});
     }
     buffer_.advance();
   }
@@ -199,7 +199,7 @@ class Loader {
     const int q_head = rows_.item().q_head(), q_begin = rows_.item().q_begin(),
               q_count = rows_.item().q_count();
     constexpr int kChunks = cfg.head_dim / 8;  // of 16 bytes
-    for (int head = q_head; head < q_head + cfg.heads; ++head) {
+    for (int head = q_head; head < q_head + cfg.heads_per_tile; ++head) {
       auto* out = static_cast<typename S::Element*>(params_.out_data) + head * params_.out_head_stride;
       for (int i = lane_; i < q_count * kChunks; i += 32) {
         const int64_t token = q_begin + i / kChunks;

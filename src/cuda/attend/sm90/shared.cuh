@@ -28,10 +28,13 @@ inline constexpr int32_t kNoKey = 0x40000000;
 // block, or two of 64) where they fit, else 64 (one block, or half of one).
 template <AttendConfig cfg>
 struct Cut {
+  static_assert(cfg.heads_per_tile == 1 || (cfg.heads_per_tile == 2 && cfg.q_block == kConsumerRows),
+                "a consumer has 64 queries of one head");
   static constexpr int kStreams = tile_queries(cfg) == kConsumerRows ? 2 : 1;
   static constexpr int kConsumersEach = kConsumers / kStreams;
-  // Of a consumer's part of a tile: is it another head's, or the row's next queries?
-  static constexpr int kHeadsOn = cfg.heads - 1, kQueriesOn = cfg.heads == 1 ? kConsumerRows : 0;
+  // From one consumer's part of a tile to the next: another head, or the row's next queries.
+  static constexpr int kHeadStep = cfg.heads_per_tile - 1,
+                       kQueryStep = cfg.heads_per_tile == 1 ? kConsumerRows : 0;
   static constexpr int kStepKeys = step_keys(cfg), kPieceKeys = piece_keys(cfg);
   static constexpr int kPieces = kStepKeys / kPieceKeys;    // blocks of a step
   static constexpr int kHalves = cfg.k_block / kPieceKeys;  // steps of a block
@@ -40,7 +43,7 @@ struct Cut {
   static constexpr int kMaxMasked = kStepKeys == 128 ? 2 : cfg.q_block / 64 + 1;
 };
 
-// What consumers and storer know of the row in a query tile.
+// What consumers and storer know of the row, or rows, in a query tile.
 template <AttendConfig cfg>
 struct Tile {
   int32_t steps = 0;   // to visit; 0: there are no more rows

@@ -23,16 +23,17 @@ __device__ void store_rows(const AttendParams& params, Stream<cfg>& stream) {
         const int consumer = lane / S::kBoxes, box = lane % S::kBoxes;
         store_box(
             params.out, out[consumer][box],
-            {box * kBoxDims, tile.q_begin + consumer * C::kQueriesOn, tile.q_head + consumer * C::kHeadsOn});
+            {box * kBoxDims, tile.q_begin + consumer * C::kQueryStep, tile.q_head + consumer * C::kHeadStep});
         wait_until_stores_have_read();
       }
     } else {
       // A box would overwrite the queries of the next sequence.
       constexpr int kChunks = cfg.head_dim / 8;
-      for (int i = lane; i < cfg.heads * tile.q_count * kChunks; i += 32) {
-        const int head = i / (tile.q_count * kChunks), query = i / kChunks - head * tile.q_count;
+      for (int i = lane; i < cfg.heads_per_tile * tile.q_count * kChunks; i += 32) {
+        const int head = cfg.heads_per_tile == 1 ? 0 : i / (tile.q_count * kChunks),
+                  query = i / kChunks - head * tile.q_count;
         const int chunk = i % kChunks, row = query % kConsumerRows;
-        const int consumer = cfg.heads == 1 ? query / kConsumerRows : head;
+        const int consumer = cfg.heads_per_tile == 1 ? query / kConsumerRows : head;
         const auto* box = reinterpret_cast<const char*>(out[consumer][chunk / 8]);
         auto* to = static_cast<typename S::Element*>(params.out_data) +
                    (tile.q_head + head) * params.out_head_stride +
