@@ -19,9 +19,9 @@ extern "C" {
 #define RR_PLUGIN_REPORT "routerelay_report"
 typedef size_t (*rr_plugin_report_fn)(char* text, size_t size);
 
-// Preset (never null) and options ("key=value;key=value"; null: none) of every micro-batch that begins from now on, in every
-// context; until then ROUTERELAY_PRESET and ROUTERELAY_OPTIONS count, and nothing of them after it. Returns 0, or 1
-// with nothing changed and what is wrong in `error`, in at most `error_size` bytes with the ending zero. 'off' is no
+// Preset (never null) and options ("key=value;key=value"; null: none) of every micro-batch that begins from now on, in
+// every context; until then ROUTERELAY_PRESET and ROUTERELAY_OPTIONS count, and nothing of them after it. Returns 0, or
+// 1 with nothing changed and what is wrong in `error`, in at most `error_size` bytes with the ending zero. 'off' is no
 // preset here: what is loaded stays loaded, and 'exact' answers as the host would.
 #define RR_PLUGIN_USE "routerelay_use"
 typedef int (*rr_plugin_use_fn)(const char* preset, const char* options, char* error, size_t error_size);
