@@ -109,7 +109,7 @@ Status check_workspace(const AttendPlan& plan, const std::byte* workspace, int64
 AttendConfig choose(int compute_capability, const Forced* forced, const AttendPlan& plan) {
   if (forced != nullptr) return config_for(plan, forced->arch, forced->shares_tiles);
   const AttendConfig own = config_for(plan, Arch::sm90, true);
-  return compute_capability == 90 && is_built(own) ? own : plan.config;
+  return compute_capability == 90 && launch_of(own) != nullptr ? own : plan.config;
 }
 
 // `forced`: null, or instead of the device's own.

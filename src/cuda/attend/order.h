@@ -19,8 +19,8 @@ struct OrderParams {
   int32_t n_rows = 0;       // of a head, over all sequences
   int32_t q_heads = 0, kv_heads = 0;
   int32_t heads_per_list = 1;  // query heads that share a list
-  int32_t heads_per_tile =
-      1;  // that one item is of; divides q_heads / kv_heads, and heads_per_list where there are lists
+  // That one item is of; divides q_heads / kv_heads, and heads_per_list where there are lists.
+  int32_t heads_per_tile = 1;
   int32_t q_block = 0, k_block = 0;
   bool causal = true;
   const int64_t* row_offsets =

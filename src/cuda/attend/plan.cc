@@ -242,16 +242,12 @@ std::span<const AttendConfig> attend_configs() {
   return kConfigs;
 }
 
-bool is_built(const AttendConfig& config) {
-  return is_listed(config);
-}
-
 AttendConfig config_for(const AttendPlan& plan, Arch arch, bool shares_tiles) {
   AttendConfig config = plan.config;
   config.arch = arch;
   AttendConfig shared = config;
   shared.heads_per_tile = 2;
-  return shares_tiles && plan.may_share_tiles && is_built(shared) ? shared : config;
+  return shares_tiles && plan.may_share_tiles && is_listed(shared) ? shared : config;
 }
 
 Result<AttendPlan> plan_attend(const AttendArgs& args) {

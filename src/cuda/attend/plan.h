@@ -34,7 +34,6 @@ struct AttendPlan {
 // The kernel of a call on an architecture; with `shares_tiles`, one that two heads share where they may. configs.def
 // may have no such line.
 AttendConfig config_for(const AttendPlan& plan, Arch arch, bool shares_tiles);
-bool is_built(const AttendConfig& config);
 
 // Shapes, dtypes, strides, pointers and sizes of a call, as far as the host can see them.
 Result<AttendPlan> plan_attend(const AttendArgs& args);
