@@ -6,9 +6,11 @@ all lanes puts a check before each shuffle behind it, and takes addresses from u
 Arguments: cuobjdump, then objects.
 """
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 SPILLS = {"256"}  # head_dims whose loader may: there are no registers left
 FORBIDDEN = {r"\bWARPSYNC\b": "a warp that may have split", r"\b(LDL|STL)\b": "a spilled register"}
@@ -27,9 +29,11 @@ def faults_of(sass):
 
 
 def main(cuobjdump, objects):
+    # cuobjdump has nvdisasm read for it, and asks PATH where that is.
+    env = os.environ | {"PATH": f"{Path(cuobjdump).parent}{os.pathsep}{os.environ['PATH']}"}
     faults, seen = set(), set()
     for name in objects:
-        dump = subprocess.run([cuobjdump, "--dump-sass", name], capture_output=True, text=True, check=True)
+        dump = subprocess.run([cuobjdump, "--dump-sass", name], capture_output=True, text=True, check=True, env=env)
         more, kernels = faults_of(dump.stdout)
         faults, seen = faults | more, seen | kernels
     for kernel, what in sorted(faults):

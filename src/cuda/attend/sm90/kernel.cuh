@@ -15,10 +15,10 @@
 namespace routerelay::cuda {
 
 inline constexpr int kSm90Threads = (1 + kConsumers) * kWarpgroup;
-// Of 168 registers a thread at launch: two consumers take what the movers give back. Two streams, or rings of their own
-// for keys and values, are more for a mover to keep in mind.
+// Of 168 registers a thread at launch: two consumers take what the movers give back. Two streams, a second head, or
+// rings of their own for keys and values are more for a mover to keep in mind.
 constexpr bool has_busy_movers(const AttendConfig& c) {
-  return tile_queries(c) == 64 || is_quantised(c);
+  return tile_queries(c) == 64 || c.heads_per_tile > 1 || is_quantised(c);
 }
 constexpr uint32_t mover_registers(const AttendConfig& c) {
   return has_busy_movers(c) ? 56 : 40;
