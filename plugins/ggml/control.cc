@@ -5,7 +5,6 @@
 #include <cstring>
 #include <exception>
 #include <string>
-#include <utility>
 
 #include "mode.h"
 #include "routerelay/plugin.h"
@@ -35,13 +34,9 @@ size_t report(char* text, size_t size) noexcept {
 
 int use(const char* preset, const char* options, char* error, size_t error_size) noexcept {
   try {
-    Result<Options> made = options_of(preset == nullptr ? "" : preset, options == nullptr ? "" : options);
-    if (made.ok()) {
-      mode().set(std::move(made).value());
-      put("", error, error_size);
-      return 0;
-    }
-    put(made.status().message(), error, error_size);
+    const Status set = mode().set(preset == nullptr ? "" : preset, options == nullptr ? "" : options);
+    put(set.message(), error, error_size);
+    return set.ok() ? 0 : 1;
   } catch (const std::exception& e) {
     put(e.what(), error, error_size);
   } catch (...) {

@@ -3,7 +3,10 @@
 
 #include <utility>
 
+#include "tally.h"
+
 namespace routerelay::ggml {
+namespace {
 
 Result<Options> options_of(std::string_view preset, std::string_view keys) {
   Result<Options> made = Options::from_preset(preset);
@@ -13,10 +16,16 @@ Result<Options> options_of(std::string_view preset, std::string_view keys) {
   return made;
 }
 
-void Mode::set(Options options) {
-  auto next = std::make_shared<const Options>(std::move(options));
+}  // namespace
+
+Status Mode::set(std::string_view preset, std::string_view keys) {
+  Result<Options> made = options_of(preset, keys);
+  if (!made.ok()) return made.status();
+  auto next = std::make_shared<const Options>(std::move(made).value());
   const std::lock_guard lock(mutex_);
+  tally().goes_by(next->preset);
   options_.swap(next);
+  return {};
 }
 
 std::shared_ptr<const Options> Mode::now() const {

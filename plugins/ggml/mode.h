@@ -11,14 +11,13 @@
 
 namespace routerelay::ggml {
 
-// `keys`: "key=value;key=value" over the preset, or nothing. kInvalidArgument names what is not legal.
-Result<Options> options_of(std::string_view preset, std::string_view keys);
-
 // Any thread may ask and set. A micro-batch takes what stands here when it begins, and keeps it; calls that relay
 // nothing to each other (masks that are no causal chunk, layers that nobody names) take what stands when each comes.
 class Mode {
  public:
-  void set(Options options);
+  // `keys`: "key=value;key=value" over the preset, or nothing. kInvalidArgument names what is not legal, and then
+  // nothing has changed.
+  Status set(std::string_view preset, std::string_view keys);
   std::shared_ptr<const Options> now() const;
 
  private:

@@ -28,12 +28,19 @@ namespace {
 // (docs/decision/2026-11-29-short-prompts.md).
 constexpr int64_t kMinKeys = 512;
 
+#ifdef NDEBUG
+constexpr const char* kBuild = "";
+#else
+constexpr const char* kBuild = "; built for debugging, and slower";
+#endif
+
 // One line of what was loaded, and one for each variable that is wrong and must not stop the host.
-void announce(Plugin& plugin, const Options& options, const Engine& engine) {
+void announce(Plugin& plugin, const Engine& engine) {
   Env& set = plugin.env;
-  say(fmt::format("{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more",
-                  options.preset, plugin.host.version, plugin.host.api, engine.backend(),
-                  name_of(engine.isa()), plugin.claims.min_rows, plugin.claims.min_keys));
+  say(fmt::format(
+      "{} in ggml {} (API {}), {} on {}; claims prompt attention of {} rows and {} keys and more{}",
+      mode().now()->preset, plugin.host.version, plugin.host.api, engine.backend(), name_of(engine.isa()),
+      plugin.claims.min_rows, plugin.claims.min_keys, kBuild));
   if (!set.unknown.ok()) say(set.unknown.message());
   const auto give_up = [](const char* what, const char* variable, std::string& path) {
     say(fmt::format("{}: {} is '{}', which cannot be written", what, variable, path));
@@ -57,8 +64,7 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   auto plugin = std::make_unique<Plugin>();
   plugin->env = std::move(set_now).value();
   if (plugin->env.preset.empty()) plugin->env.preset = "exact";
-  Result<Options> options = options_of(plugin->env.preset, plugin->env.options);
-  if (!options.ok()) return options.status();
+  RR_TRY(mode().set(plugin->env.preset, plugin->env.options));
   const Env& set = plugin->env;
   const Result<Engine> engine =
       Engine::create({.backend = set.backend, .isa = set.isa, .threads = 1, .environment = false});
@@ -71,12 +77,9 @@ Result<std::unique_ptr<Plugin>> prepare(const void* caller) {
   plugin->claims.min_rows = plugin->env.min_rows;
   plugin->claims.min_keys = plugin->env.min_kv.value_or(kMinKeys);
 
-  announce(*plugin, options.value(), engine.value());
+  announce(*plugin, engine.value());
   const Engine& e = engine.value();
-  tally().begin(
-      {options.value().preset, e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api},
-      set.report);
-  mode().set(std::move(options).value());
+  tally().begin({e.backend(), name_of(e.isa()), plugin->host.version, plugin->host.api}, set.report);
   return plugin;
 }
 

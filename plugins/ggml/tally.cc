@@ -87,6 +87,11 @@ void Tally::begin(TallyHead head, std::string target) {
   target_ = std::move(target);
 }
 
+void Tally::goes_by(std::string preset) {
+  const std::lock_guard lock(mutex_);
+  now_ = std::move(preset);
+}
+
 void Tally::delegated(Reason reason, const std::string& message) {
   bool first = false, due = false;
   {
@@ -122,7 +127,7 @@ void Tally::taken(const std::string& preset, const LayerReport& layer, int64_t q
 }
 
 std::string Tally::presets() const {
-  return presets_.empty() ? head_.preset : fmt::format("{}", fmt::join(presets_, ", "));
+  return presets_.empty() ? now_ : fmt::format("{}", fmt::join(presets_, ", "));
 }
 
 Report Tally::sums() const {
@@ -136,6 +141,7 @@ std::string Tally::to_json() const {
   for (nlohmann::json& layer : out["layers"]) layer["calls"] = layer_calls_.at(layer["layer"].get<int>());
   out["version"] = RR_VERSION;
   out["host"] = {{"ggml", head_.ggml_version}, {"api", head_.api}};
+  out["now"] = now_;
   out["calls"] = calls_;
   out["query_rows"] = query_rows_;
   out["seconds"] = seconds_;

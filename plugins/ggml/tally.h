@@ -18,7 +18,7 @@ namespace routerelay::ggml {
 
 // What a report says beside its counts.
 struct TallyHead {
-  std::string preset, backend, isa, ggml_version;
+  std::string backend, isa, ggml_version;
   int32_t api = 0;
 };
 
@@ -26,6 +26,8 @@ class Tally {
  public:
   // `target`: empty reports nothing, "1" a text on stderr, anything else is a file that gets one JSON object.
   void begin(TallyHead head, std::string target);
+  // What micro-batches go by that begin from now on.
+  void goes_by(std::string preset);
   // A host made an instance: if it then takes no call for no good reason, that is said at the end.
   void serves() { serves_.store(true, std::memory_order_relaxed); }
   // supports_op's answer; kNone claims the call. Questions are no calls: hosts ask while they make a context, and
@@ -49,7 +51,7 @@ class Tally {
   int64_t questions() const;
   // Why no call came, where the reason is none that passes by itself; else empty.
   std::string why_idle() const;
-  // Of calls; before the first one, what the host loaded us with.
+  // Of calls; before the first one, of now.
   std::string presets() const;
   // Makes the text under `mutex_` and writes it outside, so that no counting thread waits for a disk. `writing` holds
   // `writing_`; where it does not, another thread is writing, and a later call writes what this one counted.
@@ -61,6 +63,7 @@ class Tally {
   bool failure_said_ = false;  // guarded by `writing_`
   std::mutex mutex_;           // guards all below
   TallyHead head_;
+  std::string now_;                   // what the next micro-batch goes by
   std::vector<std::string> presets_;  // that calls went by, in the order of their first; at most kMostPresets
   std::string target_;
   std::atomic<bool> serves_{false};

@@ -89,6 +89,8 @@ class Control:
                 return found
 
     def use(self, preset: str, options: str) -> None:
+        if not isinstance(preset, str):
+            raise TypeError(f"preset is {preset!r}; legal: the name of a preset")
         for name, text in (("preset", preset), ("options", options)):
             if "\0" in text:
                 raise ValueError(f"{name} is {text!r}; legal: no zero byte")

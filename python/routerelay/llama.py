@@ -37,11 +37,11 @@ HINTS = {"llama_cpp": "llama-cpp-python leaves flash attention off unless told: 
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """What load() did. Printed, it says all of it."""
+    """What load() did. Printed, it says all of it, and the preset of now."""
 
     host: str             # package and version
     ggml: str             # the host's version of ggml
-    preset: str
+    preset: str           # at load
     plugin: pathlib.Path
     active: bool          # False: the preset is off and the host runs as if we were not there
     said: str             # the line at load, the plug-in's or the host's
@@ -49,8 +49,9 @@ class Loaded:
     _entry: tuple[_hosts.Ggml, int] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
+        now = self.report()["now"] if self.active else self.preset
         lines = [f"routerelay {'in' if self.active else 'off in'} {self.host} (ggml {self.ggml}): "
-                 f"preset {self.preset}, {self.plugin}", *(f"  note: {note}" for note in self.notes)]
+                 f"preset {now}, {self.plugin}", *(f"  note: {note}" for note in self.notes)]
         return "\n".join(lines)
 
     def report(self) -> dict[str, Any]:

@@ -25,9 +25,9 @@ class Compute : public testing::Test {
   static constexpr int64_t kKeys = 1024, kQHeads = 4;
 
   void SetUp() override {
-    mode().set(options_of("balanced", "dense_below=64;selection.least=2;relay.wide=2").value());
+    ASSERT_TRUE(mode().set("balanced", "dense_below=64;selection.least=2;relay.wide=2").ok());
     plugin_.host = find_host(fake_code(), false).value();
-    tally().begin({"balanced", "cpu", "", kFakeVersion, kFakeApi}, path_);
+    tally().begin({"cpu", "", kFakeVersion, kFakeApi}, path_);
     instance_.set_threads(2);
   }
   // `hidden` keys before the prompt are another's.
@@ -102,7 +102,7 @@ TEST_F(Compute, TheVariableCountsWhereTheHostNamesNoThreads) {
 
 TEST_F(Compute, AMicroBatchKeepsThePresetThatItBeganWith) {
   run(70, 64, 896);
-  mode().set(options_of("exact", "").value());
+  ASSERT_TRUE(mode().set("exact", "").ok());
   run(71, 64, 896);
   EXPECT_EQ(report(71)["routed_rows"], kQHeads);
   run(70, 64, 960);
@@ -112,7 +112,7 @@ TEST_F(Compute, AMicroBatchKeepsThePresetThatItBeganWith) {
 TEST_F(Compute, ThePresetMayChangeWhileAnotherThreadComputes) {
   std::atomic<bool> done{false};
   std::thread other([&] {
-    for (int i = 0; !done; ++i) mode().set(options_of(i % 2 == 0 ? "exact" : "balanced", "").value());
+    for (int i = 0; !done; ++i) EXPECT_TRUE(mode().set(i % 2 == 0 ? "exact" : "balanced", "").ok());
   });
   for (int64_t position = 512; position < 960; position += 64) run(72, 64, position);
   done = true;

@@ -2,7 +2,9 @@
 // The plug-in inside a fake host: handshake, device, calls taken and calls delegated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "attention_node.h"
+#include "core/cpu_features.h"
 #include "fake_ggml.h"
 #include "handshake.h"
 #include "host.h"
@@ -251,6 +254,38 @@ TEST_F(Plugin, AbortIsHonouredAndForgotten) {
   EXPECT_EQ(fake().graphs_computed, 0);
   set_abort(backend_, nullptr, nullptr);
   EXPECT_EQ(compute(a), kStatusSuccess);
+  EXPECT_LT(error(a), kBf16Error);
+}
+
+TEST_F(Plugin, LeavesTheRoundingModeAsFound) {
+  constexpr unsigned kMasked = 0x1f80, kUpwards = 0x4000, kFlushToZero = 0x8000, kDenormalsAreZero = 0x40,
+                     kSticky = 0x3f;
+  constexpr unsigned kHosts = kMasked | kUpwards | kFlushToZero | kDenormalsAreZero;
+  AttentionNode a({});
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kHosts);
+  const int status = compute(a);
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(status, kStatusSuccess);
+  EXPECT_EQ(after & ~kSticky, kHosts);
+  EXPECT_LT(error(a), kBf16Error);
+}
+
+// ggml configures a thread's tiles once, and would die at its next tile instruction.
+TEST_F(Plugin, LeavesTheTileConfigurationAsFound) {
+  if (!isa_available(Isa::kAmxBf16)) GTEST_SKIP() << "this machine has no AMX";
+  struct alignas(64) Config : std::array<uint8_t, 64> {};
+  Config hosts{}, after{};
+  hosts[0] = 1;    // palette
+  hosts[16] = 32;  // tile 0: bytes a row
+  hosts[48] = 8;   // rows
+  AttentionNode a({});
+  __asm__ volatile("ldtilecfg %0" : : "m"(hosts));
+  const int status = compute(a);
+  __asm__ volatile("sttilecfg %0\n\ttilerelease" : "=m"(after));
+  EXPECT_EQ(status, kStatusSuccess);
+  EXPECT_EQ(after, hosts);
   EXPECT_LT(error(a), kBf16Error);
 }
 

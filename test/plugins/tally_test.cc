@@ -35,7 +35,10 @@ LayerReport layer(int index, int64_t routed_visited = 0) {
 
 class TallyFile : public testing::Test {
  protected:
-  void SetUp() override { tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, path); }
+  void SetUp() override {
+    tally.begin({"cpu", "avx2", "0.26.0", 3}, path);
+    tally.goes_by("balanced");
+  }
   void take(int index, const char* preset = "balanced") { tally.taken(preset, layer(index), 512, 2, 0.25); }
   json written() { return json::parse(support::read_bytes(path)); }
 
@@ -67,11 +70,19 @@ TEST_F(TallyFile, QuestionsAreNoWork) {
 }
 
 TEST_F(TallyFile, NamesThePresetsThatCallsWentBy) {
-  EXPECT_EQ(json::parse(tally.json())["preset"], "balanced") << "no call yet: as loaded";
+  EXPECT_EQ(json::parse(tally.json())["preset"], "balanced") << "no call yet: as of now";
   for (const char* preset : {"fast", "exact", "fast", "exact"}) take(0, preset);
   EXPECT_EQ(json::parse(tally.json())["preset"], "fast, exact");
   for (int i = 0; i < 1000; ++i) take(0, ("fast relay.wide=" + std::to_string(i)).c_str());
   EXPECT_LT(json::parse(tally.json())["preset"].get<std::string>().size(), 3000U);
+}
+
+TEST_F(TallyFile, SaysWhatTheNextMicroBatchGoesBy) {
+  take(0, "fast");
+  tally.goes_by("careful relay.wide=4");
+  const json report = json::parse(tally.json());
+  EXPECT_EQ(report["preset"], "fast");
+  EXPECT_EQ(report["now"], "careful relay.wide=4");
 }
 
 TEST_F(TallyFile, DelegatedCallsAreWrittenToo) {
@@ -88,7 +99,7 @@ TEST_F(TallyFile, TheFirstDelegatedCallHasItsMessageInTheFile) {
 
 TEST_F(TallyFile, AFailureIsSaidOnceAndTriedAgain) {
   const std::string late = folder.file("late");
-  tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, late + "/report.json");
+  tally.begin({"cpu", "avx2", "0.26.0", 3}, late + "/report.json");
   CaptureStderr();
   take(0);
   tally.flush(false);
@@ -102,7 +113,7 @@ TEST_F(TallyFile, AFailureIsSaidOnceAndTriedAgain) {
 // Each has its own lock, as two processes have.
 TEST_F(TallyFile, TwoWritersOfOneFileLeaveItWhole) {
   Tally other;
-  other.begin({"fast", "cpu", "avx2", "0.26.0", 3}, path);
+  other.begin({"cpu", "avx2", "0.26.0", 3}, path);
   for (int i = 0; i < 30; ++i) other.taken("fast", layer(i), 512, 2, 0.25);
   tally.flush(false);
   CaptureStderr();
@@ -133,7 +144,7 @@ TEST_F(TallyFile, WhatManyThreadsCountIsInTheLastWrite) {
 
 class TallyLine : public testing::Test {
  protected:
-  void SetUp() override { tally.begin({"balanced", "cpu", "avx2", "0.26.0", 3}, "1"); }
+  void SetUp() override { tally.begin({"cpu", "avx2", "0.26.0", 3}, "1"); }
   std::string line() {
     CaptureStderr();
     tally.flush(false);
@@ -163,7 +174,7 @@ TEST_F(TallyLine, NamesNoDensityOfNothing) {
 // A plug-in that was loaded for nothing says so, unless prompts were merely short.
 TEST(TallyIdle, IsSaidAtTheEnd) {
   Tally tally;
-  tally.begin({"exact", "cpu", "avx2", "0.26.0", 3}, "");
+  tally.begin({"cpu", "avx2", "0.26.0", 3}, "");
   const auto said = [&](bool at_exit) {
     CaptureStderr();
     tally.flush(at_exit);

@@ -97,6 +97,12 @@ class Loader(unittest.TestCase):
         said = self.said("l = load(plugin=os.environ['PLUGIN'], preset='fast'); print(l.report()['preset'], "
                          "l.report()['calls']); l.use('balanced', {'relay.auto_off': False, 'never_relay': [5, 9]})")
         self.assertEqual(said, "fast 0\n")
+        said = self.said("l = load(plugin=os.environ['PLUGIN'], preset='fast', options={'relay.wide': 4}); print(l); "
+                         "l.use('balanced'); print(l); l.use('careful', 'k_block=128'); print(l)").splitlines()
+        for line, now in zip(said[::2], ("fast relay.wide=4", "balanced", "careful k_block=128"), strict=True):
+            self.assertIn(f": preset {now}, ", line)
+        self.assertIn("preset is None; legal: ", self.raised("load(plugin=os.environ['PLUGIN']).use(None)",
+                                                             "TypeError"))
         load = "l = load(plugin=os.environ['PLUGIN']{}); l.{}"
         self.assertIn("preset is 'turbo'; legal: exact, careful, balanced, fast",
                       self.raised(load.format("", "use('turbo')"), "ValueError"))
