@@ -31,7 +31,9 @@ def cpu_options():
     """ggml's options for the best that this machine has."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
-    return tuple(f"GGML_{name}={'ON' if flag in flags else 'OFF'}" for flag, name in INSTRUCTION_SETS.items())
+    # GCC 12 drops stores of the tile configuration as dead: without this the host dies at its first product on AMX.
+    mend = ("CMAKE_CXX_FLAGS=-fno-dse",) if "amx_tile" in flags else ()
+    return tuple(f"GGML_{name}={'ON' if flag in flags else 'OFF'}" for flag, name in INSTRUCTION_SETS.items()) + mend
 
 
 @dataclasses.dataclass(frozen=True)

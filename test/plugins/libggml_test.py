@@ -20,8 +20,9 @@ import packages  # noqa: E402
 PLUGIN, COMPILER, NAME = sys.argv[1:4]
 HOST = host_list.find(NAME)
 FLASH_ATTENTION = {"0.9.11": 73}.get(HOST.ggml, 74)
-# Both sum in f32 over the same f16 keys and values: what is left is the order of the sums.
-LARGEST_DIFFERENCE, NMSE = 1e-3, 1e-9
+# Largest difference and normalised square error. Both sum in f32 over the same f16 keys and values: what is left is the
+# order of the sums, and on AMX the rounding of the weights to bf16, at most 2^-8 of the largest value, which is 6.
+BOUNDS, AMX_BOUNDS = (1e-3, 1e-9), (6 / 256, 1e-5)
 OTHER_VERSION = "0.99.9"  # as long as the real ones: it is written over them
 
 
@@ -53,8 +54,9 @@ class Libggml(unittest.TestCase):
     def assert_taken(self, said, errors):
         self.assertEqual((said["backends"], said["attention_on"], said["scale_on"]), ("2", "RouteRelay", "CPU"))
         self.assertIn(f"routerelay: exact in ggml {said['version']} (API {HOST.api}), ", errors)
-        self.assertLess(float(said["largest_difference"]), LARGEST_DIFFERENCE)
-        self.assertLess(float(said["nmse"]), NMSE)
+        largest, nmse = AMX_BOUNDS if "cpu on amx" in errors else BOUNDS
+        self.assertLess(float(said["largest_difference"]), largest)
+        self.assertLess(float(said["nmse"]), nmse)
         self.assertGreater(float(said["nmse"]), 0, "two kernels that agree to the last bit are one")
 
     def assert_untouched(self, said):
