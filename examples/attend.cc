@@ -9,8 +9,10 @@ int main() {
   constexpr int64_t kTokens = 4096, kHeads = 8, kKvHeads = 2, kDim = 64;
   std::vector<float> q(kTokens * kHeads * kDim), k(kTokens * kKvHeads * kDim), v(k), out(q);
   auto engine = rr::Engine::create();
-  if (!engine.ok()) return std::puts(engine.status().message().c_str()), 1;
-  auto pass = rr::Pass::begin(engine.value(), rr::Options::from_preset("balanced").value());
+  auto options = rr::Options::from_preset("balanced");
+  for (const rr::Status& made : {engine.status(), options.status()})
+    if (!made.ok()) return std::puts(made.message().c_str()), 1;
+  auto pass = rr::Pass::begin(engine.value(), options.value());
   auto status = pass->layer({.q = rr::contiguous(q.data(), rr::DType::kF32, kTokens, kHeads, kDim),
                              .k = rr::contiguous(k.data(), rr::DType::kF32, kTokens, kKvHeads, kDim),
                              .v = rr::contiguous(v.data(), rr::DType::kF32, kTokens, kKvHeads, kDim),

@@ -2,6 +2,7 @@
 // How every call of the library says that it failed: a code and a sentence, never an exception.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,7 +35,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value or the reason why there is none.
+// A value or the reason why there is none. value() and -> are for a value: ask ok() first. Without NDEBUG they check.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -43,11 +44,17 @@ class [[nodiscard]] Result {
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { return *value_; }
-  const T& value() const& { return *value_; }
-  T&& value() && { return std::move(*value_); }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
+  T& value() & {
+    assert(ok() && "value() of an error: ask ok() and status()");
+    return *value_;
+  }
+  const T& value() const& {
+    assert(ok() && "value() of an error: ask ok() and status()");
+    return *value_;
+  }
+  T&& value() && { return std::move(value()); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
 
  private:
   std::optional<T> value_;

@@ -42,13 +42,14 @@ void announce(Plugin& plugin, const Engine& engine) {
       mode().now()->preset, plugin.host.version, plugin.host.api, engine.backend(), name_of(engine.isa()),
       plugin.claims.min_rows, plugin.claims.min_keys, kBuild));
   if (!set.unknown.ok()) say(set.unknown.message());
-  const auto give_up = [](const char* what, const char* variable, std::string& path) {
-    say(fmt::format("{}: {} is '{}', which cannot be written", what, variable, path));
+  const auto give_up = [](const char* variable, std::string& path, const char* else_legal) {
+    say(fmt::format("{} is '{}', which cannot be written; legal: a file in a folder that takes new ones{}",
+                    variable, path, else_legal));
     path.clear();
   };
-  if (!set.trace.empty() && !can_write(set.trace)) give_up("trace", "ROUTERELAY_TRACE", set.trace);
+  if (!set.trace.empty() && !can_write(set.trace)) give_up("ROUTERELAY_TRACE", set.trace, "");
   const bool file = !set.report.empty() && set.report != "1";
-  if (file && !can_write(set.report)) give_up("report", "ROUTERELAY_REPORT", set.report);
+  if (file && !can_write(set.report)) give_up("ROUTERELAY_REPORT", set.report, ", or 1");
 }
 
 // As it is at each attempt: a host that was refused may mend a variable and load again, and this file stays in the

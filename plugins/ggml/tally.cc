@@ -190,7 +190,7 @@ void Tally::write(const std::unique_lock<std::mutex>& writing) {
   }
   if (write_file(target, text) || failure_said_) return;
   failure_said_ = true;
-  say("report: ROUTERELAY_REPORT is '" + target + "', which cannot be written; tried again until the end");
+  say("ROUTERELAY_REPORT is '" + target + "', which cannot be written; tried again until the end");
 }
 
 bool Tally::is_older(std::chrono::milliseconds age) const {

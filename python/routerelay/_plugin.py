@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,14 +19,30 @@ FILE = "libggml-routerelay.so"
 PACKAGE = pathlib.Path(__file__).resolve().parent
 # An installed package has it inside; in a checkout it is what `./dev build` made.
 BESIDE = (PACKAGE / FILE, PACKAGE.parents[1] / "build" / "release" / "lib" / FILE)
+ELF_HEADER = 64
 OPTIONS = ("preset", "options", "min_rows", "min_kv", "threads", "isa", "backend", "report", "trace", "trace_layers",
            "allow_untested")
 
 
+def _is_whole(path: pathlib.Path) -> bool:
+    """Whether it is a shared object up to its end: one that was cut off kills the process that maps it, by SIGBUS."""
+    with path.open("rb") as file:
+        head = file.read(ELF_HEADER)
+    if len(head) < ELF_HEADER or not head.startswith(b"\x7fELF"):
+        return False
+    sections, = struct.unpack_from("<Q", head, 40)  # the table of sections is an ELF file's last part
+    size, count = struct.unpack_from("<HH", head, 58)
+    return bool(sections + size * count <= path.stat().st_size)
+
+
 def _named(path: str | os.PathLike[str], by: str) -> pathlib.Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{by} is {path!r}; legal: a path")
     found = pathlib.Path(path).expanduser().resolve()
     if not found.is_file():
         raise PluginMissing(f"{by} is '{path}', which is no file; build it with ./dev build")
+    if not _is_whole(found):
+        raise PluginMissing(f"{by} is '{path}', which is no shared object, or one cut off; build it with ./dev build")
     return found
 
 
@@ -39,7 +56,7 @@ def find_plugin(path: str | os.PathLike[str] | None) -> pathlib.Path:
             return _named(os.environ[name], name)
     for candidate in BESIDE:
         if candidate.is_file():
-            return candidate
+            return _named(candidate, "the file that was found")
     raise PluginMissing(f"no {FILE}: plugin is None, ROUTERELAY_PLUGIN is not set, and there is none at "
                         f"{' or '.join(map(str, BESIDE))}; build it with ./dev build")
 
@@ -55,7 +72,11 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
 def text_of(value: object) -> str:
     """How the plug-in reads a value."""
     if isinstance(value, Mapping):
-        return ";".join(f"{key}={text_of(one)}" for key, one in value.items())
+        texts = {key: text_of(one) for key, one in value.items()}
+        for key, text in texts.items():
+            if ";" in f"{key}{text}":
+                raise ValueError(f"options: {key} is {text!r}; legal: no ';', which begins another option")
+        return ";".join(f"{key}={text}" for key, text in texts.items())
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, (list, tuple, range)):
@@ -90,12 +111,12 @@ class Control:
 
     def use(self, preset: str, options: str) -> None:
         if not isinstance(preset, str):
-            raise TypeError(f"preset is {preset!r}; legal: the name of a preset")
+            raise TypeError(f"preset is {preset!r}; legal: the name of a preset, such as 'balanced'")
         for name, text in (("preset", preset), ("options", options)):
             if "\0" in text:
                 raise ValueError(f"{name} is {text!r}; legal: no zero byte")
         error = ctypes.create_string_buffer(1024)
-        if self._use(preset.encode(), options.encode(), error, len(error)):
+        if self._use(*(text.encode(errors="surrogateescape") for text in (preset, options)), error, len(error)):
             raise ValueError(error.value.decode(errors="replace"))
 
 

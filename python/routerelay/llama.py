@@ -45,7 +45,7 @@ class Loaded:
     plugin: pathlib.Path
     active: bool          # False: the preset is off and the host runs as if we were not there
     said: str             # the line at load, the plug-in's or the host's
-    notes: tuple[str, ...]  # what may still keep it idle
+    notes: tuple[str, ...]  # what it does without, and what may still keep it idle
     _entry: tuple[_hosts.Ggml, int] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -173,7 +173,10 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     _pass_on(line for line in said if active or not (line.startswith(OURS) or str(path) in line))
     if not active and preset != "off":
         raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said, active=False)}")
-    notes = [HINTS[module]] if active else []
+    # Lines after the one at load: what it does without, such as a report that cannot be written.
+    notes = [line.removeprefix(OURS) for line in said if line.startswith(OURS)][1:] if active else []
+    if active:
+        notes.append(HINTS[module])
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
     done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes),

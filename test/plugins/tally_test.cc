@@ -103,7 +103,7 @@ TEST_F(TallyFile, AFailureIsSaidOnceAndTriedAgain) {
   CaptureStderr();
   take(0);
   tally.flush(false);
-  EXPECT_EQ(GetCapturedStderr(), "routerelay: report: ROUTERELAY_REPORT is '" + late +
+  EXPECT_EQ(GetCapturedStderr(), "routerelay: ROUTERELAY_REPORT is '" + late +
                                      "/report.json', which cannot be written; tried again until the end\n");
   std::filesystem::create_directory(late);
   tally.flush(true);

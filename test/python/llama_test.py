@@ -92,6 +92,8 @@ class Loader(unittest.TestCase):
         self.assertEqual(said, "{'ROUTERELAY_OPTIONS': 'relay.wide=4;selection.p=0.9', 'ROUTERELAY_TRACE_LAYERS': "
                                "'0,5', 'ROUTERELAY_ALLOW_UNTESTED': '1'}\n")
         self.assertIn("legal: preset, options, ", self.raised("load(prest='fast')", "TypeError"))
+        self.assertIn("relay.wide is '4;selection.p=1'; legal: no ';'", self.raised(
+            "load(options={'relay.wide': '4;selection.p=1'})", "ValueError"))
 
     def test_report_and_preset_while_it_runs(self):
         said = self.said("l = load(plugin=os.environ['PLUGIN'], preset='fast'); print(l.report()['preset'], "
@@ -106,6 +108,7 @@ class Loader(unittest.TestCase):
         load = "l = load(plugin=os.environ['PLUGIN']{}); l.{}"
         self.assertIn("preset is 'turbo'; legal: exact, careful, balanced, fast",
                       self.raised(load.format("", "use('turbo')"), "ValueError"))
+        self.assertIn("legal: exact, careful, ", self.raised(load.format("", r"use('\udc80')"), "ValueError"))
         self.assertIn("legal: no zero byte", self.raised(load.format("", "use('exact\\0turbo')"), "ValueError"))
         for call in ("report()", "use('exact')"):
             self.assertIn("the plug-in is not active in llama-cpp-python: preset is 'off'",
@@ -152,6 +155,17 @@ class Loader(unittest.TestCase):
         self.assertIn("plugin is '/nowhere/x.so'", self.raised("load(plugin='/nowhere/x.so')", "PluginMissing"))
         self.assertIn("ROUTERELAY_PLUGIN is '/nowhere/x.so'", self.raised("load()", "PluginMissing",
                                                                          ROUTERELAY_PLUGIN="/nowhere/x.so"))
+        self.assertIn("plugin is 3; legal: a path", self.raised("load(plugin=3)", "TypeError"))
+
+    def test_files_that_are_no_plugin_or_a_part_of_one(self):
+        whole = pathlib.Path(PLUGIN).read_bytes()
+        file = self.folder / "part.so"
+        for content in (b"", b"a text", whole[:63], whole[:len(whole) // 2], whole[:-1]):
+            file.write_bytes(content)
+            self.assertIn("part.so', which is no shared object, or one cut off",
+                          self.raised(f"load(plugin='{file}')", "PluginMissing"))
+        file.write_bytes(whole)
+        self.said(f"load(plugin='{file}')")
 
     def test_a_refusal_can_be_mended_in_the_same_process(self):
         code = ("from routerelay.errors import PluginRefused\ntry: load(plugin=os.environ['PLUGIN']{})\n"
@@ -193,10 +207,12 @@ class Loader(unittest.TestCase):
             code.format(", preset='fast'"), "PluginRefused", ROUTERELAY_MIN_KV="-1"))
 
     def test_a_line_beside_the_one_at_load_speaks_of_it_too(self):
-        code = "load(plugin=os.environ['PLUGIN'], report='/nowhere/r.json')"
+        code = "print(load(plugin=os.environ['PLUGIN'], report='/nowhere/r.json'))"
         done = self.run_python(code, "-S", ROUTERELAY_PRESETS="")
-        self.assertIn("routerelay: report: report is '/nowhere/r.json', which cannot be written\n", done.stderr)
+        self.assertIn("routerelay: report is '/nowhere/r.json', which cannot be written; legal: ", done.stderr)
         self.assertIn("ROUTERELAY_PRESETS is no variable; legal: ROUTERELAY_BACKEND, ", done.stderr)
+        self.assertIn("  note: report is '/nowhere/r.json', which cannot be written; legal: ", done.stdout)
+        self.assertIn("  note: environment: ROUTERELAY_PRESETS is no variable; ", done.stdout)
 
     def test_a_refusal_is_said_once(self):
         done = self.run_python("load(plugin=os.environ['PLUGIN'], preset='turbo')", "-S")
