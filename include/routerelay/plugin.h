@@ -4,7 +4,7 @@
 //   ggml_backend_reg_t reg = ggml_backend_reg_by_name("RouteRelay");  // NULL: the plug-in is not loaded
 //   rr_plugin_report_fn report = (rr_plugin_report_fn)ggml_backend_reg_get_proc_address(reg, RR_PLUGIN_REPORT);
 //
-// Any thread may call what it gets. No call prints, aborts or lets an exception through.
+// Any thread may call what it gets. No call prints or lets an exception through.
 #ifndef ROUTERELAY_PLUGIN_H
 #define ROUTERELAY_PLUGIN_H
 

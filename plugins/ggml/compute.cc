@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,15 @@ int32_t Instance::delegate(Graph* graph, Reason reason, const std::string& messa
 }
 
 int32_t Instance::graph_compute(Graph* graph) {
+  try {
+    return compute_nodes(graph);
+  } catch (const std::bad_alloc&) {
+    say("delegated to the host: no memory");
+    return delegate_.compute(graph, threads_, abort_, abort_data_);
+  }
+}
+
+int32_t Instance::compute_nodes(Graph* graph) {
   const std::vector<const HostTensor*> nodes = attention_nodes(plugin_.host, graph);
   for (const HostTensor* node : nodes)
     if (const Reason reason = why_declined(*node, plugin_.claims); reason != Reason::kNone)
@@ -95,7 +105,7 @@ Status Instance::ensure_pass(const Request& request) {
   const bool same_batch = request.rows == pass_rows_ && position == pass_position_;
   if (!same_batch) final_chunk_ = request.rows < pass_rows_;
   // Layers that are unknown, or do not ascend, share no Pass.
-  if (!same_batch || !pass_ || request.layer <= pass_layer_) {
+  if (!same_batch || !pass_ || pass_layer_ < 0 || request.layer <= pass_layer_) {
     pass_.reset();
     Result<Pass> begun = Pass::begin(*engine_, *mode().now(), {.final_chunk = final_chunk_});
     if (!begun.ok()) return begun.status();
@@ -115,7 +125,7 @@ void Instance::tell(const Request& request, const Pass& pass, std::chrono::stead
                   request.rows * static_cast<int64_t>(request.sequences.size()), engine_->threads(), seconds);
     if (request.masks.empty()) trace_.add(this, request);
   } catch (const std::exception& e) {
-    say(std::string("a call is missing in report or trace: ") + e.what());
+    say("a call is missing in report or trace: ", e.what());
   }
 }
 

@@ -26,6 +26,7 @@ class Instance {
   void set_abort(AbortCallback abort, void* data);
 
  private:
+  int32_t compute_nodes(Graph* graph);
   Status compute(const Request& request, std::chrono::steady_clock::time_point start);
   Status ensure_engine();
   Status ensure_pass(const Request& request);

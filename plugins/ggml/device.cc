@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -21,13 +23,17 @@ constexpr uint8_t kGuid[16] = {0x52, 0x6f, 0x75, 0x74, 0x65, 0x52, 0x65, 0x6c,
                                0x61, 0x79, 0x2d, 0x67, 0x67, 0x6d, 0x6c, 0x31};
 
 const Plugin* g_plugin = nullptr;  // set once, before the host gets the entry
+pid_t g_process = 0;               // that it was set in
 
 TraceSink& trace_sink() {
   static TraceSink* const one = new TraceSink;
   return *one;
 }
 
+// Not in a process that was forked off: it would wait for threads that it has not, and put the counts of its birth in
+// the place of newer ones.
 int write_reports_at_exit() {
+  if (::getpid() != g_process) return 0;
   trace_sink().give_up();
   tally().flush(true);
   return 0;
@@ -153,6 +159,7 @@ Registry g_registry = {
 Registry* registry_entry(const Plugin& plugin) {
   if (g_plugin == nullptr) {
     g_plugin = &plugin;
+    g_process = ::getpid();
     g_registry.api_version = plugin.host.api;
     g_device.registry = &g_registry;
     trace_sink().begin(plugin.env.trace, plugin.env.trace_layers);

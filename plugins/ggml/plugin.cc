@@ -42,14 +42,20 @@ void announce(Plugin& plugin, const Engine& engine) {
       mode().now()->preset, plugin.host.version, plugin.host.api, engine.backend(), name_of(engine.isa()),
       plugin.claims.min_rows, plugin.claims.min_keys, kBuild));
   if (!set.unknown.ok()) say(set.unknown.message());
-  const auto give_up = [](const char* variable, std::string& path, const char* else_legal) {
-    say(fmt::format("{} is '{}', which cannot be written; legal: a file in a folder that takes new ones{}",
-                    variable, path, else_legal));
-    path.clear();
+  const auto place = [](const char* variable, std::string& path, const char* else_legal) {
+    std::string whole = writable(path);
+    if (whole.empty())
+      say(fmt::format("{} is '{}', which cannot be written; legal: a file in a folder that takes new ones{}",
+                      variable, path, else_legal));
+    path.swap(whole);
   };
-  if (!set.trace.empty() && !can_write(set.trace)) give_up("ROUTERELAY_TRACE", set.trace, "");
-  const bool file = !set.report.empty() && set.report != "1";
-  if (file && !can_write(set.report)) give_up("ROUTERELAY_REPORT", set.report, ", or 1");
+  if (!set.trace.empty()) place("ROUTERELAY_TRACE", set.trace, "");
+  if (!set.report.empty() && set.report != "1") place("ROUTERELAY_REPORT", set.report, ", or 1");
+  if (!set.trace.empty() && set.trace == set.report) {
+    say(fmt::format("ROUTERELAY_TRACE is '{}', which ROUTERELAY_REPORT is too; legal: another file",
+                    set.trace));
+    set.trace.clear();
+  }
 }
 
 // As it is at each attempt: a host that was refused may mend a variable and load again, and this file stays in the
@@ -121,7 +127,7 @@ RR_PLUGIN_EXPORT void* ggml_backend_init() {
   try {
     return routerelay::ggml::load(caller);
   } catch (const std::exception& e) {
-    routerelay::ggml::say(std::string("not used: ") + e.what());
+    routerelay::ggml::say("not used: ", e.what());
   } catch (...) {
     routerelay::ggml::say("not used: an unknown exception");
   }

@@ -7,8 +7,13 @@
 
 namespace routerelay::ggml {
 
-inline void say(const std::string& text) {
-  std::fprintf(stderr, "routerelay: %s\n", text.c_str());
+// Allocates nothing: also for who ran out of memory.
+inline void say(const char* text, const char* more = "") noexcept {
+  std::fprintf(stderr, "routerelay: %s%s\n", text, more);
+}
+
+inline void say(const std::string& text) noexcept {
+  say(text.c_str());
 }
 
 }  // namespace routerelay::ggml

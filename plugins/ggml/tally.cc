@@ -45,8 +45,9 @@ void add(LayerReport& sum, const LayerReport& r) {
 }
 
 // How old a file is when a call writes it anew: one write of thirty layers takes a millisecond. The last layer of a
-// micro-batch is the call to write after, so that a prompt's last one is in the file; others may wait for it.
-constexpr std::chrono::milliseconds kMicroBatch{250}, kMayWait{1000};
+// micro-batch is the call to write after, so that a prompt's last one, if it took that long, is in the file; others may
+// wait for it.
+constexpr std::chrono::milliseconds kMicroBatch{50}, kMayWait{1000};
 
 // Named in a report: a program may try one after the other.
 constexpr size_t kMostPresets = 100;

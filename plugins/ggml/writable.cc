@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writable.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
 
 #include "trace/file.h"
 
 namespace routerelay::ggml {
+namespace fs = std::filesystem;
 
-bool can_write(const std::string& path) {
-  // Both are written beside their place and renamed over it: a folder must not stand there, nor forbid new files.
-  struct stat there {};
-  if (::stat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) return false;
-  const Result<Sibling> tried = create_sibling(path);
-  if (tried.ok()) ::unlink(tried.value().path.c_str());
-  return tried.ok();
+constexpr int kMostLinks = 40;  // as Linux
+
+std::string writable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status there = fs::status(path, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return "";
+  fs::path at = fs::absolute(path, error);
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at, error)); ++i)
+    at = at.parent_path() / fs::read_symlink(at, error);  // also one that leads to nothing yet
+  std::string whole = fs::weakly_canonical(at, error).string();
+  if (error || whole.empty()) return "";
+  // Both are written beside their place and renamed over it.
+  const Result<Sibling> tried = create_sibling(whole);
+  if (!tried.ok()) return "";
+  ::unlink(tried.value().path.c_str());
+  return whole;
 }
 
 }  // namespace routerelay::ggml

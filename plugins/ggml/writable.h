@@ -7,6 +7,8 @@
 
 namespace routerelay::ggml {
 
-bool can_write(const std::string& path);
+// Where `path` leads, in full and without links: hosts change their folder, and a file that is renamed over a link
+// would take its place. Empty where no file can be put: a folder, a device or a pipe is there, or nothing new can be.
+std::string writable(const std::string& path);
 
 }  // namespace routerelay::ggml

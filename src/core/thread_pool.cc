@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/thread_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +20,8 @@ namespace routerelay {
 struct ThreadPool::Impl {
   int threads = 1;
   Team team;
-  std::vector<std::thread> workers;
+  const pid_t process = ::getpid();
+  std::vector<std::thread> workers;  // of that process: a fork takes none along
   std::mutex mutex;
   std::condition_variable wake, done;
   uint64_t generation = 0;  // counts runs: a worker sleeps until it changes
@@ -62,7 +65,23 @@ ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   set_threads(threads);
 }
 
+// What a forked process has of its parent's pool waits for threads that are not there, its destructor too.
+ThreadPool::Impl& ThreadPool::here() {
+  if (impl_->process != ::getpid()) {
+    auto mine = std::make_unique<Impl>();
+    mine->threads = impl_->threads;
+    mine->team = impl_->team;
+    static_cast<void>(impl_.release());
+    impl_ = std::move(mine);
+  }
+  return *impl_;
+}
+
 ThreadPool::~ThreadPool() {
+  if (impl_->process != ::getpid()) {
+    static_cast<void>(impl_.release());
+    return;
+  }
   {
     std::lock_guard lock(impl_->mutex);
     impl_->quit = true;
@@ -107,8 +126,8 @@ void ThreadPool::Impl::run_workers(int helpers) {
 }
 
 Status ThreadPool::run(int64_t n, const std::function<void(int, int64_t)>& fn) {
-  Impl& p = *impl_;
   if (n <= 0) return {};
+  Impl& p = here();
   const int helpers = static_cast<int>(std::min<int64_t>(p.threads, n)) - 1;
   p.fn = &fn;
   p.n = n;

@@ -24,11 +24,12 @@ class ThreadPool {
 
   // fn(thread, i) for i in [0, n), each i once, in ascending order of start. Blocks until all are done. An
   // exception in fn ends the run: bad_alloc comes back as kOutOfMemory, any other as kInternal. One run at a
-  // time.
+  // time. After a fork the child has workers of its own, if no run was under way.
   Status run(int64_t n, const std::function<void(int thread, int64_t i)>& fn);
 
  private:
   struct Impl;
+  Impl& here();  // of this process
   std::unique_ptr<Impl> impl_;
 };
 

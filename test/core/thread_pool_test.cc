@@ -3,6 +3,8 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <new>
@@ -103,6 +105,33 @@ TEST(Exec, AbortStopsAndSaysSo) {
     EXPECT_EQ(asked, 4);
   }
 }
+
+#if !defined(__SANITIZE_THREAD__)  // it ends a forked process that starts threads
+
+TEST(ThreadPool, AForkedProcessHasWorkersOfItsOwn) {
+  ThreadPool pool(3);
+  std::atomic<int64_t> sum{0};
+  const auto add = [&](int, int64_t i) { sum.fetch_add(i); };
+  RR_ASSERT_OK(pool.run(100, add));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // where it hangs
+    {
+      ThreadPool local(2);
+      bool right = local.run(100, add).ok() && pool.run(100, add).ok() && pool.threads() == 3;
+      if (!right || sum.load() != 3 * 4950) ::_exit(1);
+    }
+    pool.~ThreadPool();
+    ::_exit(0);
+  }
+  int how = 0;
+  ASSERT_EQ(::waitpid(child, &how, 0), child);
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+  RR_ASSERT_OK(pool.run(100, add));
+  EXPECT_EQ(sum.load(), 2 * 4950);
+}
+
+#endif
 
 TEST(Exec, WorkspaceIsAlignedAndGrows) {
   Workspace w;

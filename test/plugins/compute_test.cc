@@ -78,6 +78,11 @@ TEST_F(Compute, LayersThatNobodyNamesAreRoutedAndRelayNothing) {
   EXPECT_EQ(report(-1)["routed_rows"], 3 * kQHeads);
 }
 
+TEST_F(Compute, ANamedLayerRelaysNothingFromOneThatNobodyNames) {
+  for (const int layer : {80, -1, 81}) run(layer, 64, 960);
+  EXPECT_EQ(report(81)["relayed"], false);
+}
+
 TEST_F(Compute, AShorterMicroBatchIsThePromptsEndAndDense) {
   run(30, 128, 768);
   run(30, 64, 896);
