@@ -8,8 +8,10 @@ import gc
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import pathlib
 import sys
+from collections.abc import Iterable
 
 from .errors import HostMissing
 
@@ -20,27 +22,38 @@ GPU_TYPES = (1, 2)  # ggml_backend_dev_type: a card of its own, and one on the C
 
 def package_file(package: str, pattern: str) -> pathlib.Path:
     """A file of an installed package, without importing it: some packages need others that nobody installed."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
+    folders = _folders(package)
+    if folders is None:
         raise HostMissing(f"package {package} is not installed")
-    found = sorted(pathlib.Path(spec.submodule_search_locations[0]).glob(pattern))
+    found = [file for folder in folders for file in sorted(pathlib.Path(folder).glob(pattern))]
     if not found:
         raise HostMissing(f"package {package} has no file {pattern}")
     return found[0]
+
+
+def _folders(package: str) -> Iterable[str] | None:
+    """Where its files lie; None: it is not installed."""
+    module = sys.modules.get(package)
+    if module is not None:  # find_spec raises where a module has no __spec__, such as one made by hand
+        return getattr(module, "__path__", ())
+    spec = importlib.util.find_spec(package)
+    return None if spec is None else spec.submodule_search_locations or ()
 
 
 def choose(host: str | None) -> str:
     """The module meant: the one named, else the one imported, else the one installed."""
     legal = f"legal: {', '.join(PACKAGES)}"
     if host is not None:
+        if not isinstance(host, str):
+            raise TypeError(f"host is {host!r}; {legal}")
         module = {package: module for module, package in PACKAGES.items()}.get(host, host)
         if module not in PACKAGES:
             raise ValueError(f"host is '{host}'; {legal}")
-        if importlib.util.find_spec(module) is None:
+        if _folders(module) is None:
             raise HostMissing(f"host is '{host}', which is not installed: pip install {PACKAGES[module]}")
         return module
-    imported = [module for module in PACKAGES if module in sys.modules]
-    installed = [module for module in PACKAGES if importlib.util.find_spec(module) is not None]
+    imported = [module for module in PACKAGES if sys.modules.get(module) is not None]
+    installed = [module for module in PACKAGES if _folders(module) is not None]
     for candidates in (imported, installed):
         if len(candidates) == 1:
             return candidates[0]
@@ -101,7 +114,7 @@ class Ggml:
 
     def load(self, path: pathlib.Path) -> int | None:
         """The back end's registry entry; None: the host or the back end refused."""
-        registry: int | None = self.lib.ggml_backend_load(str(path).encode())
+        registry: int | None = self.lib.ggml_backend_load(os.fsencode(path))
         return registry
 
     def function(self, registry: int, name: str) -> int | None:

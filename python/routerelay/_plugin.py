@@ -22,6 +22,13 @@ BESIDE = (PACKAGE / FILE, PACKAGE.parents[1] / "build" / "release" / "lib" / FIL
 ELF_HEADER = 64
 OPTIONS = ("preset", "options", "min_rows", "min_kv", "threads", "isa", "backend", "report", "trace", "trace_layers",
            "allow_untested")
+# What a keyword takes, where not every value has a text that the plug-in could judge; text_of makes paths str first.
+KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "plugin": (str, "a path"),
+    "preset": (str, "the name of a preset, such as 'balanced'"),
+    "options": ((str, Mapping), "'key=value;key=value' or a mapping"),
+    "report": ((str, int), "a path, or 1"),
+    "trace": (str, "a path")}
 
 
 def _is_whole(path: pathlib.Path) -> bool:
@@ -36,9 +43,7 @@ def _is_whole(path: pathlib.Path) -> bool:
 
 
 def _named(path: str | os.PathLike[str], by: str) -> pathlib.Path:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"{by} is {path!r}; legal: a path")
-    found = pathlib.Path(path).expanduser().resolve()
+    found = pathlib.Path(text_of(by, path)).expanduser().resolve()
     if not found.is_file():
         raise PluginMissing(f"{by} is '{path}', which is no file; build it with ./dev build")
     if not _is_whole(found):
@@ -66,22 +71,39 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
         raise TypeError(f"load() has no option {', '.join(unknown)}; legal: {', '.join(OPTIONS)}")
-    return {f"ROUTERELAY_{name.upper()}": text_of(value) for name, value in options.items() if value is not None}
+    if options.get("preset") == "":
+        raise ValueError("preset is ''; legal: the name of a preset, or None")
+    return {f"ROUTERELAY_{name.upper()}": text_of(name, value) for name, value in options.items() if value is not None}
 
 
-def text_of(value: object) -> str:
-    """How the plug-in reads a value."""
+def text_of(name: str, value: object) -> str:
+    """How the plug-in reads a keyword's value."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    kinds, legal = KINDS.get(name, (object, "str"))
+    if isinstance(value, bytes) or not isinstance(value, kinds):
+        raise TypeError(f"{name} is {value!r}; legal: {legal}")
     if isinstance(value, Mapping):
-        texts = {key: text_of(one) for key, one in value.items()}
+        texts = {key: text_of(f"{name}: {key}", one) for key, one in value.items()}
         for key, text in texts.items():
             if ";" in f"{key}{text}":
-                raise ValueError(f"options: {key} is {text!r}; legal: no ';', which begins another option")
-        return ";".join(f"{key}={text}" for key, text in texts.items())
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (list, tuple, range)):
-        return ",".join(map(str, value))
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+                raise ValueError(f"{name}: {key} is {text!r}; legal: no ';', which begins another option")
+        text = ";".join(f"{key}={text}" for key, text in texts.items())
+    elif isinstance(value, (list, tuple, range)):
+        text = ",".join(text_of(name, one) for one in value)
+    else:
+        text = str(int(value) if isinstance(value, bool) else value)
+    if not _can_be_passed(text):
+        raise ValueError(f"{name} is {text!r}; legal: no zero byte, and no character outside the system's encoding")
+    return text
+
+
+def _can_be_passed(text: str) -> bool:
+    """Whether C can have it, as a variable, a path or an argument."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 class Control:
@@ -109,14 +131,10 @@ class Control:
                 found: dict[str, Any] = json.loads(text.value)
                 return found
 
-    def use(self, preset: str, options: str) -> None:
-        if not isinstance(preset, str):
-            raise TypeError(f"preset is {preset!r}; legal: the name of a preset, such as 'balanced'")
-        for name, text in (("preset", preset), ("options", options)):
-            if "\0" in text:
-                raise ValueError(f"{name} is {text!r}; legal: no zero byte")
+    def use(self, preset: object, options: object) -> None:
+        texts = text_of("preset", preset), text_of("options", options)
         error = ctypes.create_string_buffer(1024)
-        if self._use(*(text.encode(errors="surrogateescape") for text in (preset, options)), error, len(error)):
+        if self._use(*map(os.fsencode, texts), error, len(error)):
             raise ValueError(error.value.decode(errors="replace"))
 
 

@@ -23,7 +23,7 @@ class ModelAlreadyLoaded(LoadError):
 
 
 class AlreadyLoaded(LoadError):
-    """The plug-in was loaded before with other arguments. It reads its variables once a process."""
+    """The plug-in was loaded before, by something else or otherwise. It reads its variables once a process."""
 
 
 class FlashAttentionOff(RuntimeError):

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import pathlib
 import sys
-import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -61,10 +62,10 @@ class Loaded:
     def use(self, preset: str, options: str | Mapping[str, object] = "") -> None:
         """Another preset for every micro-batch that begins from now on, in every context; the caches stay as they are.
 
-        options: over this preset, none of those that load() was given. ValueError names what is not legal, and then
-        nothing has changed. LoadError where the plug-in is not active.
+        options: over this preset, none of those that load() was given. ValueError or TypeError names what is not legal,
+        and then nothing has changed. LoadError where the plug-in is not active.
         """
-        self._control().use(preset, _plugin.text_of(options))
+        self._control().use(preset, options)
 
     def _control(self) -> _plugin.Control:
         if self._entry is None:
@@ -85,13 +86,13 @@ class Loaded:
 def _variables(texts: dict[str, str]) -> Iterator[None]:
     """Set while the plug-in reads them, and as they were afterwards: children must not inherit them."""
     before = {name: os.environ.get(name) for name in texts}
-    os.environ.update(texts)
     try:
+        os.environ.update(texts)
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 
@@ -99,22 +100,27 @@ def _variables(texts: dict[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _listening(said: list[str]) -> Iterator[None]:
     """Collects what is written to stderr, by C too."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # a process without stderr has nobody to tell
-        yield
-        return
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
+    with contextlib.ExitStack() as afterwards:  # last in, first out
+        heard = os.memfd_create("routerelay")
+        afterwards.callback(os.close, heard)
+        afterwards.callback(lambda: said.extend(_content(heard).decode(errors="replace").splitlines()))
         try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            said += file.read().decode(errors="replace").splitlines()
+            kept = os.dup(2)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            afterwards.callback(os.close, 2)  # a process without stderr has none afterwards either
+        else:
+            afterwards.callback(os.close, kept)
+            afterwards.callback(os.dup2, kept, 2)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, no file, closed
+            sys.stderr.flush()
+        os.dup2(heard, 2)
+        yield
+
+
+def _content(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
 
 
 def _pass_on(lines: Iterable[str]) -> None:
@@ -129,6 +135,7 @@ def _why(said: list[str], *, active: bool) -> str:
     return (ours[:1] or said[-1:] or ["it gave no reason"])[0].removeprefix(OURS)
 
 
+_lock = threading.Lock()  # stderr and the variables are the process's
 _done: tuple[object, Loaded] | None = None
 
 
@@ -145,19 +152,24 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     The same call again returns the same object; other arguments raise AlreadyLoaded.
     """
     global _done
-    texts = _plugin.variables_of(options)
-    module = _hosts.choose(host)
-    path = _plugin.find_plugin(plugin)
-    arguments = (module, path, tuple(sorted(texts.items())))
-    if _done is not None:
-        if _done[0] != arguments:
+    with _lock:
+        texts = _plugin.variables_of(options)
+        module = _hosts.choose(host)
+        path = _plugin.find_plugin(plugin)
+        arguments = (module, path, tuple(sorted(texts.items())))
+        if _done is None:
+            found = None if allow_loaded_model else _hosts.loaded_model()
+            if found is not None:
+                raise ModelAlreadyLoaded(f"{found}: load the plug-in before the first model, or pass "
+                                         "allow_loaded_model=True to use it in contexts made from now on")
+            _done = (arguments, _load(module, path, texts))
+        elif _done[0] != arguments:
             raise AlreadyLoaded(f"{_done[1].plugin} is already in {_done[1].host}, loaded with other arguments; "
                                 "the plug-in reads them once a process; use() changes preset and options")
         return _done[1]
-    found = None if allow_loaded_model else _hosts.loaded_model()
-    if found is not None:
-        raise ModelAlreadyLoaded(f"{found}: load the plug-in before the first model, or pass allow_loaded_model=True "
-                                 "to use it in contexts made from now on")
+
+
+def _load(module: str, path: pathlib.Path, texts: dict[str, str]) -> Loaded:
     ggml = _hosts.Ggml(module)
     said: list[str] = []
     try:
@@ -173,13 +185,15 @@ def load(host: str | None = None, plugin: str | os.PathLike[str] | None = None, 
     _pass_on(line for line in said if active or not (line.startswith(OURS) or str(path) in line))
     if not active and preset != "off":
         raise PluginRefused(f"{ggml.package} (ggml {ggml.version}) did not take {path}: {_why(said, active=False)}")
+    if active and not any(OURS in line for line in said):  # it speaks once a process, when it reads its variables
+        raise AlreadyLoaded(f"{path} was already loaded in this process by something else, such as GGML_BACKEND_PATH "
+                            "or this module before a reload; its preset stays, and report() and use() are not "
+                            "reachable from here; load it once a process, by load()")
     # Lines after the one at load: what it does without, such as a report that cannot be written.
     notes = [line.removeprefix(OURS) for line in said if line.startswith(OURS)][1:] if active else []
     if active:
         notes.append(HINTS[module])
     if active and ggml.has_gpu():
         notes.append("the host has a GPU: work that it takes is not ours; keep the model on the CPU (n_gpu_layers=0)")
-    done = Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes),
+    return Loaded(ggml.package, ggml.version, preset, path, active, _why(said, active=active), tuple(notes),
                   (ggml, registry) if registry is not None else None)
-    _done = (arguments, done)
-    return done

@@ -95,6 +95,65 @@ class Loader(unittest.TestCase):
         self.assertIn("relay.wide is '4;selection.p=1'; legal: no ';'", self.raised(
             "load(options={'relay.wide': '4;selection.p=1'})", "ValueError"))
 
+    def test_values_that_no_variable_can_hold(self):
+        for option, says in ((r"isa='avx2\0'", r"isa is 'avx2\x00'; legal: no zero byte, "),
+                             (r"isa='\ud800'", r"isa is '\ud800'; legal: no zero byte, "),
+                             (r"options={'k_block': '\0'}", r"options: k_block is '\x00'; legal: no zero byte, "),
+                             ("preset=''", "preset is ''; legal: the name of a preset, or None")):
+            said = self.said(f"try: load(plugin=os.environ['PLUGIN'], **({{'preset': 'fast'}} | dict({option})))\n"
+                             "except ValueError as e: print(e)\nprint(load(plugin=os.environ['PLUGIN']).preset)")
+            self.assertIn(says, said)
+            self.assertTrue(said.endswith("\nexact\n"), said)
+
+    def test_variables_are_restored_where_setting_them_fails(self):
+        self.assertEqual(self.said("try:\n with llama._variables({'A': 'new', 'B': 'new', 'C': '\\0'}): pass\n"
+                                   "except ValueError: print(*map(os.environ.get, 'ABC'))", A="old"), "old None None\n")
+
+    def test_values_of_another_kind(self):
+        for option, legal in (("trace=True", "a path"), ("trace=b't'", "a path"), ("report=b'r.json'", "a path, or 1"),
+                              ("preset=b'exact'", "the name of a preset, "), ("preset=[]", "the name of a preset, "),
+                              ("options=3", "'key=value;key=value' or a mapping"), ("isa=b'avx2'", "str"),
+                              ("trace_layers=[b'1']", "str")):
+            name, value = option.split("=")
+            self.assertIn(f"{name} is {value.strip('[]') or value}; legal: {legal}",
+                          self.raised(f"load({option})", "TypeError"))
+        self.assertEqual(self.said("from routerelay._plugin import text_of; "
+                                   "print(text_of('report', True), text_of('report', False))"), "1 0\n")
+
+    def test_two_threads(self):
+        said = self.said("""import threading
+inode = os.fstat(2).st_ino
+loaded = []
+call = lambda: loaded.append(load(plugin=os.environ['PLUGIN'], preset='fast'))
+threads = [threading.Thread(target=call) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(loaded), len(set(map(id, loaded))), os.fstat(2).st_ino == inode, os.environ.get('ROUTERELAY_PRESET'))""")
+        self.assertEqual(said, "8 1 True None\n")
+
+    def test_a_process_with_an_odd_stderr(self):
+        call = "load(plugin=os.environ['PLUGIN'])"
+        for stderr in ("None", "object()", "io.StringIO(); sys.stderr.close()"):
+            self.assertIn("exact in ggml", self.said(f"import io, sys, tempfile; tempfile.tempdir = '/nowhere'; "
+                                                     f"sys.stderr = {stderr}; print({call}.said); "
+                                                     "sys.stderr = sys.__stderr__"))
+        for closed in ((2,), (0, 2), (1, 2)):
+            done = self.run_python(f"out = os.dup(1); [os.close(one) for one in {closed}]; said = {call}.said\n"
+                                   "try: os.fstat(2)\nexcept OSError: os.write(out, said.encode())", "-S")
+            self.assertIn("exact in ggml", done.stdout)
+
+    def test_no_file_stays_open(self):
+        self.assertEqual(self.said("""for preset in ('turbo', 'fast', 'fast'):
+    before = os.listdir('/proc/self/fd')
+    try: load(plugin=os.environ['PLUGIN'], preset=preset)
+    except llama.PluginRefused: print(before == os.listdir('/proc/self/fd'))
+print(before == os.listdir('/proc/self/fd'))"""), "True\nTrue\n")
+
+    def test_a_plugin_that_something_else_loaded(self):
+        self.assertIn("already loaded in this process by something else", self.raised(
+            "import importlib; call = lambda preset: llama.load(plugin=os.environ['PLUGIN'], preset=preset)\n"
+            "call('exact'); importlib.reload(llama); call('fast')", "AlreadyLoaded"))
+
     def test_report_and_preset_while_it_runs(self):
         said = self.said("l = load(plugin=os.environ['PLUGIN'], preset='fast'); print(l.report()['preset'], "
                          "l.report()['calls']); l.use('balanced', {'relay.auto_off': False, 'never_relay': [5, 9]})")
@@ -110,9 +169,18 @@ class Loader(unittest.TestCase):
                       self.raised(load.format("", "use('turbo')"), "ValueError"))
         self.assertIn("legal: exact, careful, ", self.raised(load.format("", r"use('\udc80')"), "ValueError"))
         self.assertIn("legal: no zero byte", self.raised(load.format("", "use('exact\\0turbo')"), "ValueError"))
+        self.assertIn("options is None; legal: 'key=value;key=value' or a mapping",
+                      self.raised(load.format("", "use('exact', None)"), "TypeError"))
         for call in ("report()", "use('exact')"):
             self.assertIn("the plug-in is not active in llama-cpp-python: preset is 'off'",
                           self.raised(load.format(", preset='off'", call), "LoadError"))
+
+    def test_a_forked_process_leaves_the_report_to_its_parent(self):
+        report = self.folder / "fork.json"
+        self.assertEqual(self.said(f"load(plugin=os.environ['PLUGIN'], report={str(report)!r}); child = os.fork()\n"
+                                   "if child == 0: raise SystemExit\n"
+                                   f"print(os.waitpid(child, 0)[1], os.path.exists({str(report)!r}))"), "0 False\n")
+        self.assertTrue(report.exists())
 
     def test_a_gpu_is_noted(self):
         code = "print(load(plugin=os.environ['PLUGIN']))"
@@ -143,6 +211,13 @@ class Loader(unittest.TestCase):
         self.assertIn("pip install xllamacpp", self.raised("load('xllamacpp', os.environ['PLUGIN'])", "HostMissing"))
         for plugin in ("os.environ['PLUGIN']", "'/nowhere/x.so'"):
             self.assertIn("legal: llama_cpp, xllamacpp", self.raised(f"load('ollama', {plugin})", "ValueError"))
+        self.assertIn("host is []; legal: llama_cpp, xllamacpp", self.raised("load([])", "TypeError"))
+        by_hand = "import sys, types; sys.modules['xllamacpp'] = m = types.ModuleType('xllamacpp'); {}load({})"
+        for arguments in ("plugin=os.environ['PLUGIN']", "'xllamacpp', os.environ['PLUGIN']"):
+            self.assertIn("xllamacpp has no file xllamacpp*.so",
+                          self.raised(by_hand.format("", arguments), "HostMissing"))
+        (self.folder / "xllamacpp.so").symlink_to(GGML)
+        self.said(by_hand.format(f"m.__path__ = [{str(self.folder)!r}]; ", "plugin=os.environ['PLUGIN']"))
         two = self.folder / "two" / "xllamacpp"
         two.mkdir(parents=True, exist_ok=True)
         (two / "__init__.py").touch()
@@ -155,7 +230,11 @@ class Loader(unittest.TestCase):
         self.assertIn("plugin is '/nowhere/x.so'", self.raised("load(plugin='/nowhere/x.so')", "PluginMissing"))
         self.assertIn("ROUTERELAY_PLUGIN is '/nowhere/x.so'", self.raised("load()", "PluginMissing",
                                                                          ROUTERELAY_PLUGIN="/nowhere/x.so"))
-        self.assertIn("plugin is 3; legal: a path", self.raised("load(plugin=3)", "TypeError"))
+        for plugin in (3, b"x.so"):
+            self.assertIn(f"plugin is {plugin!r}; legal: a path", self.raised(f"load(plugin={plugin!r})", "TypeError"))
+        for plugin in ("a\0b", "\ud800"):
+            self.assertIn(f"plugin is {plugin!r}; legal: no zero byte, ",
+                          self.raised(f"load(plugin={plugin!r})", "ValueError"))
 
     def test_files_that_are_no_plugin_or_a_part_of_one(self):
         whole = pathlib.Path(PLUGIN).read_bytes()
@@ -166,6 +245,8 @@ class Loader(unittest.TestCase):
                           self.raised(f"load(plugin='{file}')", "PluginMissing"))
         file.write_bytes(whole)
         self.said(f"load(plugin='{file}')")
+        file = file.rename(file.with_name(os.fsdecode(b"no UTF-8: \xff.so")))
+        self.said(f"load(plugin={str(file)!r})")
 
     def test_a_refusal_can_be_mended_in_the_same_process(self):
         code = ("from routerelay.errors import PluginRefused\ntry: load(plugin=os.environ['PLUGIN']{})\n"
