@@ -84,6 +84,11 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(rows[2]["added_loss"], -0.01)
         self.assertAlmostEqual(free["speedup"], free["tokens_per_second"] / (7168 / sum(RIVAL) / 0.8))
 
+    def test_a_speed_over_the_limit_is_doubted(self):
+        rows, free = demo_table.rows_of(variants(stopped([4.0] * 4)))
+        self.assertEqual(demo_table.doubt(rows, free), "")
+        self.assertIn("not to be trusted: exact cannot be faster", demo_table.doubt(rows, free | {"speedup": 1.8}))
+
     def test_tokens_agree_until_the_first_that_differs(self):
         rows, _ = demo_table.rows_of(variants(stopped([4.0] * 4)))
         self.assertEqual([row.get("same_tokens") for row in rows], [3, 2, None])
