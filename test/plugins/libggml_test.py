@@ -75,6 +75,11 @@ class Libggml(unittest.TestCase):
         self.assertEqual(said["loaded"], "1")
         self.assert_taken(said, errors)
 
+    def test_f32_tiles_agree_but_for_the_order_of_sums(self):
+        said, errors = self.run_host(ROUTERELAY_ISA="avx2")
+        self.assertIn("cpu on avx2", errors)
+        self.assert_taken(said, errors)
+
     def test_off_is_the_host_alone(self):
         said, errors = self.run_host(ROUTERELAY_PRESET="off")
         self.assertEqual(said["backends"], "1")
